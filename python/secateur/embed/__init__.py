@@ -1,0 +1,95 @@
+"""Embedders: what turns texts into vectors.
+
+Anything with `embed(texts)`, or any callable that takes the texts, serves; it returns a float32 array of shape (n, d).
+Vectors are remembered per text in a cache of the embedder's own (`secateur.embed.cache`). The default is MiniLM on the CPU
+(`secateur.embed.minilm`), loaded at first use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secateur.embed.cache import EmbeddingCache
+from secateur.errors import OptionError
+
+__all__ = ["AnyEmbedder", "Embedder", "EmbeddingCache", "cached", "clear_caches"]
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors of one dimension, the same text always into the same vector.
+
+    An attribute `fingerprint` (a string) may name the model and its settings: embedders with equal fingerprints
+    share their remembered vectors.
+    """
+
+    def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        """Return finite vectors of shape (len(texts), d)."""
+        ...
+
+
+AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | str | os.PathLike[str]
+"""An embedder, a callable that embeds, or the path of a model folder or `.onnx` file."""
+
+_MOST_CACHES = 8
+_caches: OrderedDict[Hashable, EmbeddingCache] = OrderedDict()
+_lock = Lock()
+
+
+def cached(embedder: AnyEmbedder | None) -> EmbeddingCache:
+    """The cache in front of an embedder: one for each, the eight last used are kept.
+
+    Raises:
+        OptionError: If it is nothing that embeds.
+        EmbedderUnavailable: If a model is named, or none, and it cannot be had.
+    """
+    key = _key(embedder)
+    with _lock:
+        if (cache := _caches.get(key)) is not None:
+            _caches.move_to_end(key)
+            return cache
+    cache = EmbeddingCache(_resolve(embedder))
+    with _lock:
+        cache = _caches.setdefault(key, cache)
+        while len(_caches) > _MOST_CACHES:
+            _caches.popitem(last=False)
+    return cache
+
+
+def clear_caches() -> None:
+    """Forget every remembered vector and every model loaded by path."""
+    with _lock:
+        _caches.clear()
+
+
+def _key(embedder: AnyEmbedder | None) -> Hashable:
+    if embedder is None or isinstance(embedder, (str, os.PathLike)):
+        return ("path", embedder and os.fspath(embedder))
+    fingerprint = getattr(embedder, "fingerprint", None)
+    if isinstance(fingerprint, str):
+        return ("fingerprint", fingerprint)
+    try:
+        hash(embedder)
+    except TypeError:
+        # The cache keeps the embedder alive, so that its id stays its own.
+        return ("id", id(embedder))
+    return ("object", embedder)
+
+
+def _resolve(embedder: AnyEmbedder | None) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    if embedder is None or isinstance(embedder, (str, os.PathLike)):
+        from secateur.embed.minilm import MiniLM
+
+        return MiniLM(embedder).embed
+    if isinstance(embedder, Embedder):
+        return embedder.embed
+    if callable(embedder):
+        return embedder
+    raise OptionError("embedder", embedder, "None, a path, a callable or an object with embed(texts)")

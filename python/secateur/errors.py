@@ -1,0 +1,106 @@
+"""What secateur raises.
+
+Every class is a `SecateurError` and also the builtin error that it is, so that either can be caught; it carries the
+offending value as attributes and can be pickled::
+
+    SecateurError
+    ├── MessageError         ValueError    a message that cannot be read
+    ├── OptionError          ValueError    an argument outside its limits
+    ├── VectorError          ValueError    vectors of the wrong shape, dtype or value
+    ├── EmbedderError        ValueError    an embedder that returned something else than vectors
+    ├── EmbedderUnavailable  ImportError   no model, or no package to run it
+    ├── ModelError           RuntimeError  model files that could not be fetched, checked or built
+    └── ConversationError    ValueError    a file that holds no conversation
+"""
+
+from __future__ import annotations
+
+
+class SecateurError(Exception):
+    """Base of all errors raised by secateur."""
+
+
+class MessageError(SecateurError, ValueError):
+    """A message that cannot be read as one; catch it to point a user at the place in the history.
+
+    Attributes:
+        index: Position in the history, from 0; None for the prompt.
+        problem: What is wrong, as a clause without its subject.
+    """
+
+    def __init__(self, index: int | None, problem: str) -> None:
+        super().__init__(index, problem)
+        self.index = index
+        self.problem = problem
+
+    def __str__(self) -> str:
+        subject = "current_prompt" if self.index is None else f"message {self.index}"
+        return f"{subject} {self.problem}"
+
+
+class OptionError(SecateurError, ValueError):
+    """An argument outside its limits.
+
+    Attributes:
+        name: The argument.
+        value: What was given.
+        limit: What is allowed, in words.
+    """
+
+    def __init__(self, name: str, value: object, limit: str) -> None:
+        super().__init__(name, value, limit)
+        self.name = name
+        self.value = value
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.value!r}, it must be {self.limit}"
+
+
+class VectorError(SecateurError, ValueError):
+    """Vectors of the wrong shape or dtype, or values that are not finite in float32."""
+
+
+class EmbedderError(SecateurError, ValueError):
+    """An embedder that returned something else than one finite float32 vector per text.
+
+    Attributes:
+        embedder: Its name.
+        problem: What it returned and what was expected.
+    """
+
+    def __init__(self, embedder: str, problem: str) -> None:
+        super().__init__(embedder, problem)
+        self.embedder = embedder
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.embedder} returned {self.problem}"
+
+
+class EmbedderUnavailable(SecateurError, ImportError):
+    """No model or no package to embed with; the message says what to install."""
+
+
+class ModelError(SecateurError, RuntimeError):
+    """Model files that could not be fetched, do not have the expected SHA-256, or could not be built."""
+
+
+class ConversationError(SecateurError, ValueError):
+    """A file that does not hold a conversation.
+
+    Attributes:
+        path: The file.
+        line: Line of the fault, from 1; None where no single line is at fault.
+        problem: What is wrong.
+    """
+
+    def __init__(self, path: str, line: int | None, problem: str) -> None:
+        super().__init__(path, line, problem)
+        self.path = path
+        self.line = line
+        self.problem = problem
+
+    def __str__(self) -> str:
+        place = self.path if self.line is None else f"{self.path}, line {self.line}"
+        return f"{place}: {self.problem}"

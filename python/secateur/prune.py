@@ -1,0 +1,262 @@
+"""Semantic pruning: what bears on the prompt, what was said last, and the prompt."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, NamedTuple, SupportsIndex, get_args
+
+from secateur import embed, formats
+from secateur.errors import MessageError, OptionError
+
+Unit = Literal["message", "turn"]
+Placement = Literal["chronological", "before_prompt"]
+Reason = Literal["system", "recent", "recalled", "scored lower", "below min_score", "no text", "broken round"]
+
+
+def prune_context(
+    current_prompt: str | formats.Message,
+    history: Iterable[formats.Message],
+    top_k: int = 2,
+    *,
+    embedder: embed.AnyEmbedder | None = None,
+    unit: Unit = "message",
+    placement: Placement = "chronological",
+    min_score: float | None = None,
+    keep_last: int | None = None,
+) -> list[formats.Message]:
+    """Choose the messages to send: the most relevant old ones, the recent turn, the prompt.
+
+    The last two messages always stay. All earlier ones are archived; each is scored by the cosine of its embedding
+    to the prompt's, and the best `top_k` come back in chronological order, before the recent ones. A history of two
+    messages or fewer comes back whole. The messages returned are the caller's own objects, unchanged; the prompt is
+    added as a user message.
+
+    - System and developer messages always stay where they stand and are never counted.
+    - A tool call and its results are one unit: chosen whole, by the best score among its messages, or not at all,
+      and the recent ones are widened to a whole round. A round that lacks its call or a result would be refused by
+      the provider: it is never chosen.
+    - Equal messages are scored alike and told apart by position; equal scores prefer the earlier one.
+    - A message without text (empty, or an image) scores lowest: it returns when `top_k` leaves nothing else out.
+    - `top_k=0` returns the recent messages and the prompt; `top_k` beyond the archive returns everything.
+
+    Embeddings are remembered per text and embedder, so that an unchanged history embeds only the prompt.
+
+    Args:
+        current_prompt: The text of the prompt, or a whole message.
+        history: Messages in OpenAI, Anthropic or plain role-and-content shape; any role.
+        top_k: How many units come back at most.
+        embedder: What makes the vectors: None for the local MiniLM model, a path to one, or any object with
+            `embed(texts)` or callable that returns float32 of shape (n, d).
+        unit: "message", or "turn" to score and return whole turns (from one human message up to the next), of
+            which the last always stays.
+        placement: "chronological", or "before_prompt" to put what comes back between the recent messages and the
+            prompt, so that a cached prefix lives longer.
+        min_score: Leave out what scores lower, from -1 to 1.
+        keep_last: How many messages (turns) always stay; 2 (1) by default.
+
+    Returns:
+        The messages to send, the prompt last.
+
+    Raises:
+        MessageError: If a message cannot be read, or the prompt is empty.
+        OptionError: If an argument is outside its limits.
+        EmbedderUnavailable: If a model is needed and there is none.
+        EmbedderError: If the embedder returns something else than vectors.
+
+    >>> history = [
+    ...     {"role": "user", "content": "How long is the bridge?"},
+    ...     {"role": "assistant", "content": "It is 200 metres long."},
+    ... ]
+    >>> prune_context("And how wide?", history) == [*history, {"role": "user", "content": "And how wide?"}]
+    True
+    """
+    pruner = Pruner(top_k, embedder, unit, placement, min_score, keep_last)
+    return pruner(current_prompt, history)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What became of one message of the history, and why."""
+
+    index: int
+    kept: bool
+    reason: Reason
+    score: float | None
+    """Cosine to the prompt; None if it was not scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The messages to send, and what became of each message of the history."""
+
+    messages: list[formats.Message]
+    choices: list[Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Pruner:
+    """The settings of `prune_context`, checked once, to be used for many calls; safe to share between threads.
+
+    Raises:
+        OptionError: If a setting is outside its limits.
+
+    >>> pruner = Pruner(top_k=3, unit="turn")
+    >>> pruner("Hello?", [])
+    [{'role': 'user', 'content': 'Hello?'}]
+    """
+
+    top_k: int = 2
+    embedder: embed.AnyEmbedder | None = None
+    unit: Unit = "message"
+    placement: Placement = "chronological"
+    min_score: float | None = None
+    keep_last: int | None = None
+
+    def __post_init__(self) -> None:
+        _whole_number("top_k", self.top_k)
+        if self.keep_last is not None:
+            _whole_number("keep_last", self.keep_last)
+        for name, value, allowed in (("unit", self.unit, Unit), ("placement", self.placement, Placement)):
+            if value not in get_args(allowed):
+                raise OptionError(name, value, " or ".join(map(repr, get_args(allowed))))
+        score = self.min_score
+        if score is not None and not (isinstance(score, (int, float)) and -1 <= score <= 1):
+            raise OptionError("min_score", score, "a number from -1 to 1, or None")
+
+    def __call__(
+        self, current_prompt: str | formats.Message, history: Iterable[formats.Message]
+    ) -> list[formats.Message]:
+        """Return the messages to send; see `prune_context`."""
+        return self._plan(current_prompt, history, score_all=False).window(self.placement)
+
+    def explain(self, current_prompt: str | formats.Message, history: Iterable[formats.Message]) -> Pruning:
+        """Return the messages to send together with the fate and score of each message.
+
+        Scores the whole archive, so that it may embed where a plain call need not.
+        """
+        plan = self._plan(current_prompt, history, score_all=True)
+        return Pruning(plan.window(self.placement), plan.choices(self.min_score))
+
+    def _plan(
+        self, current_prompt: str | formats.Message, history: Iterable[formats.Message], *, score_all: bool
+    ) -> _Plan:
+        prompt, prompt_text = _read_prompt(current_prompt)
+        if isinstance(history, (str, bytes, Mapping)):
+            raise OptionError("history", history, "a list of messages")
+        messages = list(history)
+        columns = formats.read(messages)
+        units = formats.turns(columns) if self.unit == "turn" else formats.rounds(columns)
+        archive = _Archive.of(columns, units, self._recent(units))
+        everything_returns = self.min_score is None and self.top_k >= len(archive.choosable)
+        scores: dict[int, float] = {}
+        if archive.candidates and (score_all or not (self.top_k == 0 or everything_returns)):
+            # Without rounds the best top_k messages are the answer; with them one unit may hold several of the best.
+            one_each = len(archive.candidates) == len(archive.choosable)
+            limit = self.top_k if one_each and not score_all else len(archive.candidates)
+            texts = [columns.texts[index] for index in archive.candidates]
+            found = embed.cached(self.embedder).search(prompt_text, texts, limit)
+            scores = {archive.candidates[position]: score for position, score in found}
+        return _Plan(messages, prompt, columns, archive, scores, self._chosen(archive, scores))
+
+    def _recent(self, units: formats.Units) -> int:
+        """Index of the first message that always stays, at the start of a unit."""
+        if self.unit == "turn":
+            return units.starts[max(0, units.count - (1 if self.keep_last is None else self.keep_last))]
+        first = max(0, units.starts[-1] - (2 if self.keep_last is None else self.keep_last))
+        return units.starts[units.holding(first)]
+
+    def _chosen(self, archive: _Archive, scores: Mapping[int, float]) -> list[int]:
+        """The units that come back; `scores` is ordered best first."""
+        ranked: dict[int, None] = {}
+        for index, score in scores.items():
+            if self.min_score is None or score >= self.min_score:
+                ranked.setdefault(archive.units.holding(index))
+        if self.min_score is None:
+            # What has no text, or was not scored because everything returns.
+            ranked.update(dict.fromkeys(unit for unit in archive.choosable if unit not in ranked))
+        return list(islice(ranked, self.top_k))
+
+
+class _Archive(NamedTuple):
+    """What may come back: the units before the recent messages."""
+
+    units: formats.Units
+    recent: int
+    choosable: list[int]
+    candidates: list[int]
+    """The messages in them that have text."""
+
+    @classmethod
+    def of(cls, columns: formats.Columns, units: formats.Units, recent: int) -> _Archive:
+        choosable: list[int] = []
+        candidates: list[int] = []
+        for unit in range(units.holding(recent)):
+            if unit in units.broken:
+                continue
+            members = [index for index in units.members(unit) if columns.roles[index] not in formats.SYSTEM_ROLES]
+            if members:
+                choosable.append(unit)
+                candidates += [index for index in members if columns.texts[index].strip()]
+        return cls(units, recent, choosable, candidates)
+
+
+class _Plan(NamedTuple):
+    messages: list[formats.Message]
+    prompt: formats.Message
+    columns: formats.Columns
+    archive: _Archive
+    scores: dict[int, float]
+    chosen: list[int]
+
+    def window(self, placement: Placement) -> list[formats.Message]:
+        recalled = {index for unit in self.chosen for index in self.archive.units.members(unit)}
+        system = {index for index, role in enumerate(self.columns.roles) if role in formats.SYSTEM_ROLES}
+        recent = range(self.archive.recent, len(self.messages))
+        if placement == "chronological":
+            order = [*sorted(recalled | system - set(recent)), *recent]
+        else:
+            order = [*sorted(system - set(recent)), *recent, *sorted(recalled - system)]
+        return [*(self.messages[index] for index in order), self.prompt]
+
+    def choices(self, min_score: float | None) -> list[Choice]:
+        chosen = set(self.chosen)
+        return [self._choice(index, chosen, min_score) for index in range(len(self.messages))]
+
+    def _choice(self, index: int, chosen: set[int], min_score: float | None) -> Choice:
+        unit, score = self.archive.units.holding(index), self.scores.get(index)
+        reason: Reason
+        if self.columns.roles[index] in formats.SYSTEM_ROLES:
+            reason = "system"
+        elif index >= self.archive.recent:
+            reason = "recent"
+        elif unit in chosen:
+            reason = "recalled"
+        elif unit in self.archive.units.broken:
+            reason = "broken round"
+        elif score is None:
+            reason = "no text"
+        elif min_score is not None and score < min_score:
+            reason = "below min_score"
+        else:
+            reason = "scored lower"
+        return Choice(index, reason in ("system", "recent", "recalled"), reason, score)
+
+
+def _read_prompt(prompt: str | formats.Message) -> tuple[formats.Message, str]:
+    message: formats.Message = {"role": "user", "content": prompt} if isinstance(prompt, str) else prompt
+    try:
+        text = formats.read([message]).texts[0]
+    except MessageError as error:
+        raise MessageError(None, error.problem) from None
+    if not text.strip():
+        raise MessageError(None, "has no text")
+    return message, text
+
+
+def _whole_number(name: str, value: object) -> None:
+    # bool is an int to Python, but True messages are a mistake.
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < 0:
+        raise OptionError(name, value, "a whole number, 0 or more")

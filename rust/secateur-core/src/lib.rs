@@ -1,0 +1,22 @@
+//! The engine of secateur: token estimation by script and exact cosine search.
+//!
+//! Knows nothing of Python. Every function is deterministic: the same input gives the same bits on every
+//! machine, so that what is chosen for a request can be computed again later.
+
+#![deny(unsafe_code)] // Allowed in simd.rs alone.
+
+mod error;
+mod script;
+#[allow(unsafe_code)]
+pub mod simd;
+mod text;
+mod tokens;
+mod topk;
+mod vectors;
+
+pub use error::Error;
+pub use script::Script;
+pub use text::Text;
+pub use tokens::ScriptCounts;
+pub use topk::{Match, top_k};
+pub use vectors::Vectors;

@@ -1,0 +1,22 @@
+//! The binding: converts arguments, releases the interpreter, maps errors. Everything else is in `secateur-core`.
+
+#![allow(clippy::doc_markdown)] // Doc comments here become Python docstrings.
+
+mod arrays;
+mod error;
+mod text;
+mod tokens;
+mod vectors;
+
+/// The compiled part of secateur. Import its names from `secateur`.
+#[pyo3::pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::tokens::script_tokens;
+    #[pymodule_export]
+    use crate::vectors::{VectorIndex, top_k};
+
+    /// How this module was compiled: benchmarks refuse anything but "release".
+    #[pymodule_export]
+    const BUILD_PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+}

@@ -1,0 +1,14 @@
+//! Binding of `secateur_core::ScriptCounts`.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use secateur_core::ScriptCounts;
+
+use crate::text::with_text;
+
+/// Estimate the tokens of a text by the published script rule.
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub(crate) fn script_tokens(text: &Bound<'_, PyString>) -> PyResult<usize> {
+    with_text(text, |text| ScriptCounts::of(text).tokens())
+}
