@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal, NamedTuple, SupportsIndex, get_args
 
 from secateur import embed, formats
@@ -174,10 +174,9 @@ class Pruner:
         for index, score in scores.items():
             if self.min_score is None or score >= self.min_score:
                 ranked.setdefault(archive.units.holding(index))
-        if self.min_score is None:
-            # What has no text, or was not scored because everything returns.
-            ranked.update(dict.fromkeys(unit for unit in archive.choosable if unit not in ranked))
-        return list(islice(ranked, self.top_k))
+        # What has no text, or was not scored because everything returns.
+        unscored = (unit for unit in archive.choosable if self.min_score is None and unit not in ranked)
+        return list(islice(chain(ranked, unscored), self.top_k))
 
 
 class _Archive(NamedTuple):
@@ -185,22 +184,24 @@ class _Archive(NamedTuple):
 
     units: formats.Units
     recent: int
-    choosable: list[int]
+    choosable: Sequence[int]
     candidates: list[int]
     """The messages in them that have text."""
 
     @classmethod
     def of(cls, columns: formats.Columns, units: formats.Units, recent: int) -> _Archive:
-        choosable: list[int] = []
-        candidates: list[int] = []
-        for unit in range(units.holding(recent)):
-            if unit in units.broken:
-                continue
-            members = [index for index in units.members(unit) if columns.roles[index] not in formats.SYSTEM_ROLES]
-            if members:
-                choosable.append(unit)
-                candidates += [index for index in members if columns.texts[index].strip()]
-        return cls(units, recent, choosable, candidates)
+        archived: Sequence[int] = range(units.holding(recent))
+        with_text = [index for index, text in enumerate(islice(columns.texts, recent)) if text and not text.isspace()]
+        if units.broken or columns.system:
+            archived = [
+                unit
+                for unit in archived
+                if unit not in units.broken and not columns.system.issuperset(units.members(unit))
+            ]
+            with_text = [
+                index for index in with_text if index not in columns.system and units.holding(index) not in units.broken
+            ]
+        return cls(units, recent, archived, with_text)
 
 
 class _Plan(NamedTuple):
@@ -213,7 +214,7 @@ class _Plan(NamedTuple):
 
     def window(self, placement: Placement) -> list[formats.Message]:
         recalled = {index for unit in self.chosen for index in self.archive.units.members(unit)}
-        system = {index for index, role in enumerate(self.columns.roles) if role in formats.SYSTEM_ROLES}
+        system = self.columns.system
         recent = range(self.archive.recent, len(self.messages))
         if placement == "chronological":
             order = [*sorted(recalled | system - set(recent)), *recent]
@@ -228,7 +229,7 @@ class _Plan(NamedTuple):
     def _choice(self, index: int, chosen: set[int], min_score: float | None) -> Choice:
         unit, score = self.archive.units.holding(index), self.scores.get(index)
         reason: Reason
-        if self.columns.roles[index] in formats.SYSTEM_ROLES:
+        if index in self.columns.system:
             reason = "system"
         elif index >= self.archive.recent:
             reason = "recent"

@@ -35,8 +35,11 @@ def records(folder: Path, source: str) -> Iterator[dict[str, Any]]:
 
 
 def pick(folder: Path, source: str, count: int, least: int, most: int) -> list[dict[str, Any]]:
-    """The shortest records of a fitting length, of each language if the records name theirs."""
+    """The shortest records of a fitting length, of each language if the records name theirs; agents must use tools."""
     fitting = [record for record in records(folder, source) if least <= len(record["messages"]) <= most]
+    if source.startswith("agents_"):
+        marks = ('"tool_call_id"', '"tool_result"', '"function_call"')
+        fitting = [record for record in fitting if sum(map(json.dumps(record["messages"]).count, marks)) >= 3]
     fitting.sort(key=lambda record: len(json.dumps(record)))
     shortest = {record.get("lang", record["id"]): record for record in reversed(fitting)}
     return list(reversed(shortest.values()))[:count]

@@ -1,8 +1,8 @@
 """Embedders: what turns texts into vectors.
 
 Anything with `embed(texts)`, or any callable that takes the texts, serves; it returns a float32 array of shape (n, d).
-Vectors are remembered per text in a cache of the embedder's own (`secateur.embed.cache`). The default is MiniLM on the CPU
-(`secateur.embed.minilm`), loaded at first use.
+Vectors are remembered per text in a cache of the embedder's own (`secateur.embed.cache`). The default is MiniLM on
+the CPU (`secateur.embed.minilm`), loaded at first use.
 """
 
 from __future__ import annotations

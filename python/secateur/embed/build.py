@@ -63,12 +63,12 @@ class _Builder:
     def _embeddings(self) -> str:
         weights, prefix = self._weights, "embeddings."
         # One segment only: its vector is added to every position once and for all.
-        positions = (
-            weights[f"{prefix}position_embeddings.weight"] + weights[f"{prefix}token_type_embeddings.weight"][0]
-        )
+        positions = weights[f"{prefix}position_embeddings.weight"] + weights[f"{prefix}token_type_embeddings.weight"][0]
         words = self._op("Gather", [self._weight(f"{prefix}word_embeddings.weight"), "input_ids"])
         length = self._op("Slice", [self._op("Shape", ["input_ids"]), self._integers(1), self._integers(2)])
-        slots = self._op("Slice", [self._constant("positions", positions), self._integers(0), length, self._integers(0)])
+        slots = self._op(
+            "Slice", [self._constant("positions", positions), self._integers(0), length, self._integers(0)]
+        )
         return self._layer_norm(f"{prefix}LayerNorm", self._op("Add", [words, slots]))
 
     def _attention_bias(self) -> str:
@@ -84,7 +84,9 @@ class _Builder:
         scale = self._number("scale", 1 / math.sqrt(_HIDDEN // _HEADS))
         scores = self._op("Add", [self._op("Mul", [self._op("MatMul", [query, key]), scale]), bias])
         context = self._op("MatMul", [self._op("Softmax", [scores], axis=-1), value])
-        merged = self._op("Reshape", [self._op("Transpose", [context], perm=[0, 2, 1, 3]), self._integers(0, 0, _HIDDEN)])
+        merged = self._op(
+            "Reshape", [self._op("Transpose", [context], perm=[0, 2, 1, 3]), self._integers(0, 0, _HIDDEN)]
+        )
         attended = self._linear(f"{prefix}attention.output.dense", merged)
         hidden = self._layer_norm(f"{prefix}attention.output.LayerNorm", self._op("Add", [attended, hidden]))
         wide = self._op("Gelu", [self._linear(f"{prefix}intermediate.dense", hidden)])

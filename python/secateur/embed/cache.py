@@ -27,9 +27,7 @@ class EmbeddingCache:
         limit_bytes: What the two generations hold at most.
     """
 
-    def __init__(
-        self, embed: Callable[[Sequence[str]], NDArray[np.float32]], limit_bytes: int = _LIMIT_BYTES
-    ) -> None:
+    def __init__(self, embed: Callable[[Sequence[str]], NDArray[np.float32]], limit_bytes: int = _LIMIT_BYTES) -> None:
         self._embed = embed
         self._name = getattr(embed, "__qualname__", type(embed).__qualname__)
         self._limit_bytes = limit_bytes // 2
@@ -50,41 +48,27 @@ class EmbeddingCache:
         return list(zip(positions.tolist(), scores.tolist(), strict=True))
 
     def _rows(self, texts: Sequence[str]) -> tuple[VectorIndex, list[int]]:
-        computed: dict[str, NDArray[np.float32]] = {}
+        """The index that holds all the texts, and the row of each."""
         while True:
             with self._lock:
-                rows = list(map(self._young.rows.get, texts))
-                if (index := self._young.index) is not None and None not in rows:
-                    return index, rows  # type: ignore[return-value]  # None has just been excluded
-                missing = [text for text in dict.fromkeys(texts) if not self._remembers(text) and text not in computed]
+                young = self._young
+                found = list(map(young.rows.get, texts))
+                absent = list(dict.fromkeys(text for text, row in zip(texts, found, strict=True) if row is None))
+                if again := [text for text in absent if text in self._old.rows]:
+                    young.add(again, self._old.vectors(again))
+                missing = [text for text in absent if text not in young.rows]
                 if not missing:
-                    return self._place(texts, computed)
-            # Outside the lock: other threads go on. Two may compute the same text; the vectors are equal.
-            computed.update(zip(missing, self._checked(missing), strict=True))
-
-    def _remembers(self, text: str) -> bool:
-        return text in self._young.rows or text in self._old.rows
-
-    def _place(self, texts: Sequence[str], computed: dict[str, NDArray[np.float32]]) -> tuple[VectorIndex, list[int]]:
-        young, old = self._young, self._old
-        absent = [text for text in dict.fromkeys(texts) if text not in young.rows]
-        new = [text for text in absent if text in computed]
-        again = [text for text in absent if text not in computed]
-        if new:
-            young.add(new, self._of_one_dimension([computed[text] for text in new]))
-        if again:
-            young.add(again, old.vectors(again))
-        if young.bytes > self._limit_bytes:
-            self._young, self._old = _Generation(), young
-        assert young.index is not None
-        return young.index, [young.rows[text] for text in texts]
-
-    def _of_one_dimension(self, vectors: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-        known = [generation.index.dimension for generation in (self._young, self._old) if generation.index is not None]
-        dimensions = sorted({*map(len, vectors), *known})
-        if len(dimensions) > 1:
-            raise EmbedderError(self._name, f"vectors of dimensions {dimensions}, expected always the same")
-        return np.stack(vectors)
+                    rows = [young.rows[text] if row is None else row for text, row in zip(texts, found, strict=True)]
+                    if young.bytes > self._limit_bytes:
+                        self._young, self._old = _Generation(), young
+                    return young.filled, rows
+            # Outside the lock, so that other threads go on; two may embed the same text, to equal vectors.
+            vectors = self._checked(missing)
+            with self._lock:
+                fresh = [position for position, text in enumerate(missing) if text not in self._young.rows]
+                if len(fresh) < len(missing):
+                    missing, vectors = [missing[position] for position in fresh], vectors[fresh]
+                self._young.add(missing, vectors)
 
     def _checked(self, texts: list[str]) -> NDArray[np.float32]:
         vectors = self._embed(texts)
@@ -97,7 +81,12 @@ class EmbeddingCache:
         if not np.isfinite(vectors).all():
             row, column = np.argwhere(~np.isfinite(vectors))[0].tolist()
             value = vectors[row, column]
-            raise EmbedderError(self._name, f"{value} at [{row}, {column}] of shape {vectors.shape}, expected finite values")
+            raise EmbedderError(
+                self._name, f"{value} at [{row}, {column}] of shape {vectors.shape}, expected finite values"
+            )
+        known = self._young.index or self._old.index
+        if known is not None and known.dimension != vectors.shape[1]:
+            raise EmbedderError(self._name, f"shape {vectors.shape}, but dimension {known.dimension} before")
         return vectors
 
 
@@ -109,14 +98,18 @@ class _Generation:
         self.index: VectorIndex | None = None
         self.bytes = 0
 
-    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    @property
+    def filled(self) -> VectorIndex:
+        """The index, once something has been added."""
         assert self.index is not None
-        return self.index.take([self.rows[text] for text in texts])
+        return self.index
 
-    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> VectorIndex:
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.filled.take([self.rows[text] for text in texts])
+
+    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
         if self.index is None:
             self.index = VectorIndex(vectors.shape[1])
         first = self.index.append(vectors)
         self.rows.update(zip(texts, range(first, first + len(texts)), strict=True))
         self.bytes += vectors.nbytes + sum(map(sys.getsizeof, texts))
-        return self.index

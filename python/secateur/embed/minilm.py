@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +57,7 @@ class MiniLM:
         try:
             self._session = onnxruntime.InferenceSession(files.graph, options, providers=["CPUExecutionProvider"])
             self._tokenizer = Tokenizer.from_file(os.fspath(files.tokenizer))
-        except Exception as error:  # noqa: BLE001  # onnxruntime and tokenizers raise classes of their own
+        except Exception as error:  # onnxruntime and tokenizers raise classes of their own
             raise ModelError(f"{files.graph.parent} holds no model that can be loaded: {error}") from error
         # The official file asks for 128 tokens and for padding to them.
         self._tokenizer.no_padding()
@@ -86,7 +85,8 @@ class MiniLM:
         if output.ndim == 3:
             weights = mask[:, :, None].astype(np.float32)
             output = (output * weights).sum(axis=1) / weights.sum(axis=1)
-        return output / np.linalg.norm(output, axis=1, keepdims=True)
+        output /= np.linalg.norm(output, axis=1, keepdims=True)
+        return output
 
 
 def _batches(token_ids: Sequence[Sequence[int]], most_tokens: int) -> Iterator[list[int]]:

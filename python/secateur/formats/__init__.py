@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from secateur.errors import MessageError
@@ -18,8 +19,7 @@ Message = Mapping[str, Any]
 """One element of a provider's list, in the provider's own shape."""
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
-_PLAIN_KEYS = frozenset({"role", "content", "name"})
-_PLAIN_ROLES = frozenset({"user", "assistant", "system", "developer", "agent"})
+_PLAIN_ROLES = frozenset({"user", "assistant", "agent"})
 
 
 class Columns(NamedTuple):
@@ -32,6 +32,8 @@ class Columns(NamedTuple):
     """Ids of the tool calls that a message makes, by its index; messages without calls are absent."""
     results: dict[int, tuple[str, ...]]
     """Ids of the tool calls that a message answers, likewise."""
+    system: set[int]
+    """System and developer messages."""
 
 
 def read(messages: Iterable[Message]) -> Columns:
@@ -44,19 +46,21 @@ def read(messages: Iterable[Message]) -> Columns:
     Raises:
         MessageError: If one is no such mapping.
     """
-    columns = Columns([], [], {}, {})
+    columns = Columns([], [], {}, {}, set())
     add_role, add_text = columns.roles.append, columns.texts.append
     for index, message in enumerate(messages):
-        # Most messages hold a string and nothing else; reading those alone here is five times faster.
-        if type(message) is dict and message.keys() <= _PLAIN_KEYS:
-            role, content = message.get("role"), message.get("content")
-            if type(content) is str and role in _PLAIN_ROLES:
+        # Most messages hold a role, a string and nothing else: this way around is eight times faster.
+        if type(message) is dict and len(message) == 2:
+            content = message.get("content")
+            if type(content) is str and (role := message.get("role")) in _PLAIN_ROLES:
                 add_role(role)
                 add_text(content)
                 continue
         role, text, calls, results = _read_any(message, index)
         add_role(role)
         add_text(text)
+        if role in SYSTEM_ROLES:
+            columns.system.add(index)
         if calls:
             columns.calls[index] = calls
         if results:
@@ -96,7 +100,8 @@ def _block_text(block: object, index: int) -> str:
     raise MessageError(index, f"has a block of type {type(block).__name__}, expected a string or a mapping")
 
 
-class Units(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Units:
     """A history split into runs of messages that are kept or left out together."""
 
     starts: Sequence[int]

@@ -66,7 +66,11 @@ impl<'py> FromPyObject<'_, 'py> for Float32Array {
             Ok(array) => array.to_owned(),
             Err(_) => converted(&object)?,
         };
-        let values = array.to_vec().unwrap_or_else(|_| array.readonly().as_array().iter().copied().collect());
+        // `to_vec` takes Fortran order too, and would give columns for rows.
+        let values = match array.to_vec() {
+            Ok(values) if array.is_c_contiguous() => values,
+            _ => array.readonly().as_array().iter().copied().collect(),
+        };
         Ok(Self { shape: array.shape().to_vec(), values })
     }
 }

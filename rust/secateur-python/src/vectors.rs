@@ -71,14 +71,15 @@ impl VectorIndex {
     /// Raises:
     ///     VectorError: If a row does not exist.
     fn take(&self, py: Python<'_>, rows: RowNumbers) -> PyResult<Matrix> {
+        let numbers = rows.0;
         py.detach(|| {
             let stored = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-            let mut values = Vec::with_capacity(rows.0.len() * self.dimension);
-            for &row in &rows.0 {
+            let mut values = Vec::with_capacity(numbers.len() * self.dimension);
+            for &row in &numbers {
                 let len = stored.len();
                 values.extend_from_slice(stored.row(row).ok_or(Error::RowOutOfRange { row, len })?);
             }
-            Ok(Matrix { values, rows: rows.0.len(), columns: self.dimension })
+            Ok(Matrix { values, rows: numbers.len(), columns: self.dimension })
         })
         .map_err(to_python)
     }

@@ -1,0 +1,1 @@
+//! Nothing: the package holds benchmarks only (`cargo bench -p secateur-benches`).

