@@ -1,7 +1,10 @@
 """Public names are documented, exported on purpose, and shown with an example."""
 
 import inspect
+import re
 from pathlib import Path
+
+import pytest
 
 import secateur
 
@@ -14,6 +17,21 @@ def test_public_names_have_docstrings() -> None:
     assert sorted(public) == sorted(secateur.__all__)
     for name in secateur.__all__:
         assert inspect.getdoc(getattr(secateur, name)), f"{name} has no docstring"
+
+
+def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+        printed = capsys.readouterr().out.splitlines()
+        assert printed == list(re.findall(r"# (.+)", block))
+
+
+def test_ci_calls_the_test_command_of_the_readme() -> None:
+    (command,) = re.findall(r"^\$ (.+pytest)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"\n{command}\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_the_stub_is_documented_like_the_module() -> None:
