@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from samples import WordEmbedder
-from secateur import EmbedderError, OptionError, VectorIndex, embed
-from secateur.embed import EmbeddingCache
+from secateur import EmbedderError, EmbedderUnavailable, OptionError, VectorIndex, embed
+from secateur.embed import EmbeddingCache, model
 
 texts = st.lists(st.sampled_from(["fleet", "route", "rain", "load", "sun"]), max_size=12)
 
@@ -97,6 +98,8 @@ def test_one_cache_an_embedder(words: WordEmbedder) -> None:
 
     assert embed.cached(Named("a")) is embed.cached(Named("a"))
     assert embed.cached(Named("a")) is not embed.cached(Named("b"))
+    with pytest.raises(OptionError, match="it must be None, a path, a callable or an object"):
+        embed.cached(Named)  # type: ignore[arg-type]
     one, other = Named(None), Named(None)
     assert embed.cached(one) is embed.cached(one)
     assert embed.cached(one) is not embed.cached(other)
@@ -115,3 +118,34 @@ def test_the_eight_last_used_are_kept(words: WordEmbedder) -> None:
     for _ in range(8):
         embed.cached(WordEmbedder())
     assert embed.cached(words) is not first
+
+
+def test_an_embedder_lives_as_long_as_its_cache() -> None:
+    """An unhashable embedder is known by its id, which must not pass to another."""
+
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __init__(self, value: float) -> None:
+            self.embed = lambda texts: np.full((len(texts), 2), value, np.float32)
+
+    caches = set()
+    for number in range(7):
+        embedder = Unhashable(float(number))
+        caches.add(embed.cached(embedder))
+        del embedder
+    assert len(caches) == 7
+
+
+def test_a_path_means_what_it_means_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = model.locate().graph.parent
+    monkeypatch.chdir(folder.parent)
+    first = embed.cached(folder.name)
+    assert embed.cached(folder) is first
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EmbedderUnavailable, match=r"has no model\.onnx"):
+        embed.cached(folder.name)
+    embed.cached(None)
+    monkeypatch.setenv("SECATEUR_MODEL", str(tmp_path))
+    with pytest.raises(EmbedderUnavailable, match=r"has no model\.onnx"):
+        embed.cached(None)

@@ -1,6 +1,7 @@
 """The command line as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -116,11 +117,31 @@ def test_what_a_terminal_would_obey_is_shown_as_text(tmp_path: Path, capsys: Cap
     assert "[bold]red[/bold]" in output
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m secateur prune {DATA / 'meeting.jsonl'} --prompt x --top-k 0 --all | head -1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line in bash, a pipe failing if any part does."""
+    line = command.replace("secateur", f"{sys.executable} -m secateur", 1)
+    run = ["bash", "-o", "pipefail", "-c", line]
+    return subprocess.run(run, capture_output=True, text=True, check=False, env=os.environ | environment)
+
+
+@pytest.mark.parametrize("form", ["--all", "--json"])
+def test_a_closed_pipe_is_no_error(form: str) -> None:
+    done = shell(f"secateur prune {DATA / 'meeting.jsonl'} --prompt x --top-k 0 {form} | head -1")
+    assert (done.stderr, done.returncode) == ("", 0)
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_full_disk_and_a_closed_input_are_said() -> None:
+    done = shell(f"secateur count {DATA / 'meeting.jsonl'} > /dev/full")
+    assert (done.returncode, done.stderr) == (1, "secateur: the output cannot be written: No space left on device\n")
+    done = shell("secateur count - <&-")
+    assert (done.returncode, done.stderr) == (1, "secateur: -: standard input is closed\n")
+
+
+def test_a_terminal_without_the_characters_gets_marks() -> None:
+    done = shell(f"secateur prune {DATA / 'memories.jsonl'} --record 1 --prompt x", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "???" in done.stdout
 
 
 def test_import_needs_no_model_package() -> None:

@@ -60,6 +60,35 @@ def test_records_by_number_and_id() -> None:
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        lines(MESSAGES, MESSAGES[:1]),
+        json.dumps([MESSAGES, MESSAGES[:1]]),
+        json.dumps([{"id": 7, "messages": MESSAGES}, {"id": 0, "messages": MESSAGES[:1]}], indent=1),
+        lines({"id": 7, "messages": MESSAGES}, {"id": 0, "messages": MESSAGES[:1]}),
+    ],
+)
+def test_several_conversations(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "several.json"
+    path.write_bytes(content.encode())
+    assert conversation.load(str(path), "1") == MESSAGES[:1]
+    if '"id"' in content:
+        assert conversation.load(str(path), "7") == MESSAGES
+        assert conversation.load(str(path), 0) == MESSAGES[:1], "an id goes before a number"
+    else:
+        assert conversation.load(str(path), 0) == MESSAGES
+
+
+def test_a_record_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text(lines({"id": "a", "messages": MESSAGES}), encoding="utf-8")
+    assert conversation.load(str(path), "a") == conversation.load(str(path), "0") == MESSAGES
+    for record in ("7", "b", "9" * 5000):
+        with pytest.raises(ConversationError, match="has no record"):
+            conversation.load(str(path), record)
+
+
+@pytest.mark.parametrize(
     ("content", "line", "problem"),
     [
         (b"", None, "is empty"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from samples import records
-from secateur import formats
+from secateur import MessageError, formats
 
 
 def shape(units: formats.Units) -> list[tuple[int, int]]:
@@ -74,6 +74,10 @@ def test_rounds_of_many_shapes() -> None:
     units = formats.rounds(formats.read(history))
     assert shape(units) == [(0, 1), (1, 4), (4, 5), (5, 8), (8, 9), (9, 11), (11, 12)]
     assert units.broken == {2, 3}
+    late = [call("a"), message("user"), call("b"), result("a"), result("b"), message("user")]
+    units = formats.rounds(formats.read(late))
+    assert shape(units) == [(0, 5), (5, 6)]
+    assert units.broken == {0}
 
 
 def test_no_history_has_no_units() -> None:
@@ -90,12 +94,31 @@ def test_block_texts() -> None:
         {"type": "tool_use", "id": "1", "name": "read", "input": {"path": "ä"}},
         {"type": "tool_result", "tool_use_id": "0", "content": "whole"},
         {"type": "tool_result", "tool_use_id": "0", "content": [{"type": "text", "text": "part"}, {"type": "image"}]},
+        {"type": "tool_result", "tool_use_id": "0", "content": ("tuple", {"type": "text", "text": "of both"})},
         {"type": "tool_result", "tool_use_id": "0"},
         {"type": "thinking", "thinking": "hidden"},
         {"type": "text", "text": None},
         {"type": "from the future", "text": "unknown"},
     ]
     columns = formats.read([{"role": "assistant", "content": content}])
-    assert columns.texts == ['plain\ntext\ninput\nno\nread {"path": "ä"}\nwhole\npart']
+    assert columns.texts == ['plain\ntext\ninput\nno\nread {"path": "ä"}\nwhole\npart\ntuple\nof both']
     assert columns.calls == {0: ("1",)}
-    assert columns.results == {0: ("0", "0", "0")}
+    assert columns.results == {0: ("0", "0", "0", "0")}
+
+
+def test_what_is_nested_too_deeply_or_no_json_is_named() -> None:
+    nested: Any = "x"
+    for _ in range(3000):
+        nested = [{"type": "tool_result", "tool_use_id": "1", "content": nested}]
+    cycle: dict[str, Any] = {}
+    cycle["self"] = cycle
+    for content, problem in [
+        (nested, "message 0 is nested too deeply"),
+        (
+            [{"type": "tool_use", "id": "1", "name": "f", "input": cycle}],
+            "message 0 has tool arguments that are no JSON",
+        ),
+        ([{"type": "tool_use", "id": "1", "name": "f", "input": {(1,): 3}}], "message 0 has tool arguments that are"),
+    ]:
+        with pytest.raises(MessageError, match=problem):
+            formats.read([{"role": "user", "content": content}])

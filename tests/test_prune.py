@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from samples import WordEmbedder, records
 from secateur import MessageError, OptionError, Pruner, formats, prune_context
 from secateur.cli import EXAMPLE, EXAMPLE_PROMPT
 from secateur.embed.minilm import MiniLM
+from secateur.prune import Placement
 
 Message = dict[str, Any]
 
@@ -146,6 +147,50 @@ class TestRounds:
             "recent",
         ]
 
+    def test_what_stands_between_a_call_and_its_result_stays_there(self, words: WordEmbedder) -> None:
+        note = {"role": "system", "content": "note"}
+        history = [user("q"), assistant(None, "a", "b"), tool("a", "fleet"), note, tool("b", "fleet"), assistant("y")]
+        assert prune_context("fleet", history, 0, embedder=words)[:-1] == history[1:]
+        broken = Pruner(9, words).explain("fleet", [*history, user("x"), user("y")])
+        reasons = ["broken round", "broken round", "system", "broken round"]
+        assert [choice.reason for choice in broken.choices[1:5]] == reasons
+
+    def test_a_prompt_that_answers_a_call_keeps_it(self, words: WordEmbedder) -> None:
+        history = [user("fleet"), assistant("b"), user("x"), assistant(None, "p", "q"), tool("p", "r")]
+        answer = tool("q", "fleet")
+        for placement in get_args(Placement):
+            for keep_last in (0, 1, 2):
+                window = prune_context(answer, history, 1, embedder=words, placement=placement, keep_last=keep_last)
+                assert window[-3:] == [*history[3:], answer]
+                assert history[0] in window
+        window = prune_context(answer, history, 1, embedder=words, unit="turn", keep_last=0)
+        assert window[-4:] == [*history[2:], answer]
+
+    def test_a_round_and_a_textless_message_do_not_hide_a_better_one(self, words: WordEmbedder) -> None:
+        pair = [assistant("fleet", "a"), tool("a", "fleet")]
+        image = user([{"type": "image_url", "image_url": {"url": "data:,"}}])
+        history = [*pair, image, user("fleet rain"), user("x"), assistant("y")]
+        for window in (
+            prune_context("fleet", history, 2, embedder=words),
+            Pruner(2, words).explain("fleet", history).messages,
+        ):
+            assert window[:-3] == [*pair, history[3]]
+
+    def test_calls_of_an_sdk_must_be_dumped(self) -> None:
+        class Call:
+            def model_dump(self) -> dict[str, Any]:
+                return {}
+
+        hint = "expected a mapping; pass its model_dump()"
+        for message, problem in [
+            (assistant(None) | {"tool_calls": [Call()]}, f"has a tool call of type Call, {hint}"),
+            (assistant(None) | {"tool_calls": {"id": "a"}}, "has tool_calls of type dict, expected a list or None"),
+            (user([Call()]), f"has a block of type Call, expected a string or a {hint[11:]}"),
+        ]:
+            with pytest.raises(MessageError) as caught:
+                prune_context("x", [message])
+            assert caught.value.problem == problem
+
     def test_anthropic_blocks(self, words: WordEmbedder) -> None:
         history = [
             user([{"type": "text", "text": "start"}]),
@@ -184,6 +229,11 @@ class TestRounds:
         assert prune_context("fleet", history, 0, embedder=words)[:2] == [rules, late]
         window = prune_context("fleet", history, 1, embedder=words, placement="before_prompt")
         assert window == [rules, late, *history[5:], history[1], user("fleet")]
+
+    def test_system_messages_are_not_counted_as_recent(self, words: WordEmbedder) -> None:
+        notes = [{"role": "system", "content": "s1"}, {"role": "developer", "content": ""}]
+        history = [user("old"), user("question"), assistant("answer"), *notes]
+        assert prune_context("fleet", history, 0, embedder=words)[:-1] == history[1:]
 
 
 class TestTurns:
@@ -228,6 +278,15 @@ class TestOptions:
         assert prune_context("fleet", history, 1, embedder=words)[0] is history[3]
         assert prune_context("fleet", history, 2, embedder=words)[:2] == [history[0], history[3]]
 
+    def test_numbers_of_any_kind(self, words: WordEmbedder) -> None:
+        history = [user(f"m{number}") for number in range(6)]
+        assert len(prune_context("a", history, 0, embedder=words, keep_last=cast(int, np.uint64(200)))) == 7
+        one, three = cast(int, np.int8(1)), cast(int, np.int8(3))
+        assert len(prune_context("a", history * 100, one, embedder=words, keep_last=three)) == 5
+        assert len(prune_context("a", history, 2**70, embedder=words, min_score=-1)) == 7
+        half = cast(float, np.float32(0.5))
+        assert len(prune_context("m1", history, 9, embedder=words, min_score=half)) == 4
+
     def test_a_prompt_may_be_a_message(self, words: WordEmbedder) -> None:
         prompt = {"role": "user", "content": [{"type": "text", "text": "fleet"}], "id": 7}
         assert prune_context(prompt, [user("a")], embedder=words)[-1] is prompt
@@ -244,6 +303,9 @@ class TestOptions:
             ({"min_score": 1.01}, "min_score"),
             ({"min_score": float("nan")}, "min_score"),
             ({"min_score": "high"}, "min_score"),
+            ({"min_score": True}, "min_score"),
+            ({"top_k": [1]}, "top_k"),
+            ({"embedder": WordEmbedder}, "embedder"),
             ({"embedder": 7}, "embedder"),
         ],
     )
@@ -259,7 +321,9 @@ class TestOptions:
             ("hello", "message 1 is a str, expected a mapping with role and content"),
             ({"content": "x"}, "message 1 has role None, expected a non-empty string"),
             ({"role": 3, "content": "x"}, "message 1 has role 3, expected a non-empty string"),
+            ({"role": [], "content": "x"}, "message 1 has role [], expected a non-empty string"),
             ({"role": "user"}, "message 1 has no content"),
+            (user(None) | {"tool_calls": 5}, "message 1 has tool_calls of type int, expected a list or None"),
             (user(5), "message 1 has content of type int, expected a string, a list or None"),
             (user(b"x"), "message 1 has content of type bytes, expected a string, a list or None"),
             (user([7]), "message 1 has a block of type int, expected a string or a mapping"),
@@ -277,7 +341,7 @@ class TestOptions:
             prune_context(prompt, [])
 
     def test_history_must_be_a_list(self) -> None:
-        for history in ("text", {"role": "user", "content": "x"}):
+        for history in ("text", {"role": "user", "content": "x"}, None, 5):
             with pytest.raises(OptionError, match="it must be a list of messages"):
                 prune_context("x", history)  # type: ignore[arg-type]
 

@@ -61,3 +61,6 @@ def test_a_text_keeps_no_copy_of_itself() -> None:
 def test_refused() -> None:
     with pytest.raises(OptionError, match="profile is 'o300k', it must be 'script'"):
         estimate_tokens("x", profile="o300k")
+    for neither in (None, b"abc", {"role": "user", "content": "x"}):
+        with pytest.raises(OptionError, match=r"text_or_messages is .*, it must be a list of messages"):
+            estimate_tokens(neither)  # type: ignore[arg-type]

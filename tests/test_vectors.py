@@ -97,6 +97,8 @@ def test_the_index_keeps_its_own_copy() -> None:
         ([[0, 0, 0], [0, np.nan, 0]], "row 1 holds NaN in column 1, every value must be finite in float32"),
         ([[0, 1e300, 0]], "row 0 holds inf in column 1, every value must be finite in float32"),
         (np.array([["a", "b", "c"]]), "vectors have dtype <U1, expected real numbers"),
+        ([[1, 2, 3], [1]], "vectors cannot be read as an array: .*inhomogeneous"),
+        (np.zeros((4, *(1,) * 39))[::2], "vectors have shape .*, expected"),
         (np.zeros((1, 3), complex), "vectors have dtype complex128, expected real numbers"),
     ],
 )
@@ -120,8 +122,14 @@ def test_refused_searches() -> None:
         index.top_k([0, 1], 1, rows=[0, 1])
     with pytest.raises(VectorError, match="row -1 is out of range"):
         index.take([-1])
-    with pytest.raises(OverflowError):
+    with pytest.raises(VectorError, match="got -1, expected a whole number, 0 or more"):
         index.top_k([0, 1], -1)
+    with pytest.raises(VectorError, match="a row is out of range of int64"):
+        index.top_k([0, 1], 1, rows=[2**70])
+    with pytest.raises(VectorError, match="row 0 is out of range, the index has 0 rows"):
+        VectorIndex(2**62).take([0])
+    with pytest.raises(VectorError, match="got -1, expected a whole number"):
+        VectorIndex(-1)
 
 
 def test_edges() -> None:
@@ -131,6 +139,7 @@ def test_edges() -> None:
     index.append([[0, 0], [1, 1], [-1, -1]])
     rows, scores = index.top_k([2, 2], 99)
     assert (rows.tolist(), scores.tolist()) == ([1, 0, 2], [1.0, 0.0, -1.0])
+    assert index.top_k([2, 2], 2**80)[0].tolist() == [1, 0, 2]
     assert index.top_k([0, 0], 2)[0].tolist() == [0, 1]
     assert index.top_k([1, 0], 0)[0].size == 0
 

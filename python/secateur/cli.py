@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +18,7 @@ from secateur.errors import SecateurError
 from secateur.prune import Pruner, Pruning
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
 
 EXAMPLE: list[formats.Message] = [
     {"role": "user", "content": "Hello, I'm Alice and I work in logistics."},
@@ -37,21 +39,29 @@ _CELL_CHARACTERS = 160
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets a mark in its place, not an error.
+        sys.stdout.reconfigure(errors="replace")
     try:
         options.run(options)
+        sys.stdout.flush()
     except SecateurError as error:
-        print(f"secateur: {error}", file=sys.stderr)
-        return 1
+        return _failed(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        print("secateur: tables need rich: pip install 'secateur[cli]', or use --json", file=sys.stderr)
-        return 1
+        return _failed("tables need rich: pip install 'secateur[cli]', or use --json")
     except BrokenPipeError:
-        # The reader (head, less) has seen enough.
-        sys.stderr.close()
-        return 0
+        # The reader (head, less) has seen enough; what Python still holds for it must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return _failed(f"the output cannot be written: {error.strerror or error}")
     return 0
+
+
+def _failed(reason: str) -> int:
+    print(f"secateur: {reason}", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -147,9 +157,7 @@ def _show(
             cells = (str(choice.index), score, choice.reason, _short(role), _short(text))
             table.add_row(*map(Text, cells), style="" if choice.kept else "dim")
     table.add_row("", "", Text("prompt"), Text("user"), Text(_short(prompt)), style="bold")
-    console = _console()
-    console.print(table)
-    console.print(f"{kept} of {len(history)} messages and the prompt are sent.", highlight=False)
+    _print_table(table, f"{kept} of {len(history)} messages and the prompt are sent.")
 
 
 def _count(options: argparse.Namespace) -> None:
@@ -172,7 +180,7 @@ def _count(options: argparse.Namespace) -> None:
     for role, numbers in by_role.items():
         table.add_row(Text(_short(role)), *(f"{number:,}" for number in numbers))
     table.add_row("all", *(f"{number:,}" for number in totals), style="bold")
-    _console().print(table)
+    _print_table(table)
 
 
 def _fetch(options: argparse.Namespace) -> None:
@@ -196,7 +204,11 @@ def _short(text: str) -> str:
     return line if len(line) <= _CELL_CHARACTERS else f"{line[: _CELL_CHARACTERS - 1]}…"
 
 
-def _console() -> Console:
+def _print_table(table: Table, *lines: str) -> None:
     from rich.console import Console
 
-    return Console(soft_wrap=False)
+    console = Console()
+    # Written by ourselves: rich ends the process when its reader goes away.
+    with console.capture() as capture:
+        console.print(table, *lines, sep="\n", highlight=False)
+    sys.stdout.write(capture.get())

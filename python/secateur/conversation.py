@@ -33,17 +33,28 @@ def load(path: str, record: int | str | None = None) -> list[formats.Message]:
     content = _content(path)
     # Split at line feeds alone: strings in JSON may hold other line separators.
     lines = [(number, line) for number, line in enumerate(content.split("\n"), 1) if line.strip()]
-    if len(lines) == 1 or not _is_object(lines[0][1]):
-        return _messages(_parsed(content, path, 1), path, None)
-    values = [_parsed(line, path, number) for number, line in lines]
-    if all(isinstance(value, Mapping) and "role" in value for value in values):
-        return _checked(values, path, [number for number, _ in lines])
+    if len(lines) > 1 and _is_whole(lines[0][1]):
+        values, numbers = [_parsed(line, path, number) for number, line in lines], [number for number, _ in lines]
+    else:
+        value = _parsed(content, path, 1)
+        # A list of conversations is what JSON lines of them are.
+        several = isinstance(value, list) and value and all(map(_is_conversation, value))
+        values = value if several else [value]
+        numbers = [lines[0][0]] * len(values)
+    if len(values) > 1 and all(isinstance(value, Mapping) and "role" in value for value in values):
+        return _checked(values, path, numbers)
     index = _record_index(values, record, path)
-    return _messages(values[index], path, lines[index][0])
+    return _messages(values[index], path, numbers[index] if len(lines) > 1 else None)
+
+
+def _is_conversation(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, Mapping) and any(key in value for key in _LIST_KEYS))
 
 
 def _content(path: str) -> str:
     try:
+        if path == "-" and sys.stdin is None:
+            raise ConversationError(path, None, "standard input is closed")
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         if path.endswith(".gz"):
             raw = gzip.decompress(raw)
@@ -60,10 +71,10 @@ def _content(path: str) -> str:
     return content
 
 
-def _is_object(line: str) -> bool:
-    """Whether a line is a JSON object of its own, as in JSON lines."""
+def _is_whole(line: str) -> bool:
+    """Whether a line is a JSON value of its own, as in JSON lines."""
     try:
-        return isinstance(json.loads(line), Mapping)
+        return isinstance(json.loads(line), (Mapping, list))
     except (ValueError, RecursionError):
         return False
 
@@ -83,11 +94,12 @@ def _record_index(values: list[Any], record: int | str | None, path: str) -> int
         if len(values) == 1:
             return 0
         raise ConversationError(path, None, f"holds {len(values)} conversations, say which with --record")
-    ids = [value.get("id") if isinstance(value, Mapping) else None for value in values]
-    if record in ids:
-        return ids.index(record)
-    if str(record).isdecimal() and int(record) < len(values):
-        return int(record)
+    ids = [str(value["id"]) if isinstance(value, Mapping) and "id" in value else None for value in values]
+    if str(record) in ids:
+        return ids.index(str(record))
+    numbers = {str(number): number for number in range(len(values))}
+    if str(record) in numbers:
+        return numbers[str(record)]
     raise ConversationError(path, None, f"has no record {record!r}, expected 0 to {len(values) - 1} or an id")
 
 

@@ -6,7 +6,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Literal, NamedTuple, SupportsIndex, get_args
+from numbers import Real
+from typing import Literal, NamedTuple, get_args
 
 from secateur import embed, formats
 from secateur.errors import MessageError, OptionError
@@ -116,15 +117,17 @@ class Pruner:
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
-        _whole_number("top_k", self.top_k)
+        object.__setattr__(self, "top_k", _whole_number("top_k", self.top_k))
         if self.keep_last is not None:
-            _whole_number("keep_last", self.keep_last)
+            object.__setattr__(self, "keep_last", _whole_number("keep_last", self.keep_last))
         for name, value, allowed in (("unit", self.unit, Unit), ("placement", self.placement, Placement)):
             if value not in get_args(allowed):
                 raise OptionError(name, value, " or ".join(map(repr, get_args(allowed))))
         score = self.min_score
-        if score is not None and not (isinstance(score, (int, float)) and -1 <= score <= 1):
-            raise OptionError("min_score", score, "a number from -1 to 1, or None")
+        if score is not None:
+            if isinstance(score, bool) or not isinstance(score, Real) or not -1 <= score <= 1:
+                raise OptionError("min_score", score, "a number from -1 to 1, or None")
+            object.__setattr__(self, "min_score", float(score))
 
     def __call__(
         self, current_prompt: str | formats.Message, history: Iterable[formats.Message]
@@ -144,29 +147,38 @@ class Pruner:
         self, current_prompt: str | formats.Message, history: Iterable[formats.Message], *, score_all: bool
     ) -> _Plan:
         prompt, prompt_text = _read_prompt(current_prompt)
-        if isinstance(history, (str, bytes, Mapping)):
-            raise OptionError("history", history, "a list of messages")
-        messages = list(history)
-        columns = formats.read(messages)
+        messages = _history(history)
+        # The prompt may be the result of a call: what it answers then belongs to it.
+        columns = formats.read([*messages, prompt], "history")
         units = formats.turns(columns) if self.unit == "turn" else formats.rounds(columns)
-        archive = _Archive.of(columns, units, self._recent(units))
+        archive = _Archive.of(columns, units, self._recent(columns, units))
         everything_returns = self.min_score is None and self.top_k >= len(archive.choosable)
         scores: dict[int, float] = {}
         if archive.candidates and (score_all or not (self.top_k == 0 or everything_returns)):
-            # Without rounds the best top_k messages are the answer; with them one unit may hold several of the best.
-            one_each = len(archive.candidates) == len(archive.choosable)
-            limit = self.top_k if one_each and not score_all else len(archive.candidates)
+            # Of single messages the best top_k are the answer; of several in a unit one may hold many of the best.
+            limit = len(archive.candidates)
+            if units.count == len(columns.roles) and not score_all:
+                limit = min(self.top_k, limit)
             texts = [columns.texts[index] for index in archive.candidates]
             found = embed.cached(self.embedder).search(prompt_text, texts, limit)
             scores = {archive.candidates[position]: score for position, score in found}
         return _Plan(messages, prompt, columns, archive, scores, self._chosen(archive, scores))
 
-    def _recent(self, units: formats.Units) -> int:
+    def _recent(self, columns: formats.Columns, units: formats.Units) -> int:
         """Index of the first message that always stays, at the start of a unit."""
+        prompt = len(columns.roles) - 1
+        last = units.holding(prompt)
         if self.unit == "turn":
-            return units.starts[max(0, units.count - (1 if self.keep_last is None else self.keep_last))]
-        first = max(0, units.starts[-1] - (2 if self.keep_last is None else self.keep_last))
-        return units.starts[units.holding(first)]
+            keep_last = 1 if self.keep_last is None else self.keep_last
+            if units.starts[last] < prompt:
+                # It answers a call of the last turn, which stays whatever is asked for.
+                keep_last = max(0, keep_last - 1)
+            return units.starts[max(0, last - keep_last)]
+        first, left = prompt, 2 if self.keep_last is None else self.keep_last
+        while left > 0 and first > 0:
+            first -= 1
+            left -= first not in columns.system
+        return min(units.starts[units.holding(first)], units.starts[last])
 
     def _chosen(self, archive: _Archive, scores: Mapping[int, float]) -> list[int]:
         """The units that come back; `scores` is ordered best first."""
@@ -176,7 +188,7 @@ class Pruner:
                 ranked.setdefault(archive.units.holding(index))
         # What has no text, or was not scored because everything returns.
         unscored = (unit for unit in archive.choosable if self.min_score is None and unit not in ranked)
-        return list(islice(chain(ranked, unscored), self.top_k))
+        return list(islice(chain(ranked, unscored), min(self.top_k, len(archive.choosable))))
 
 
 class _Archive(NamedTuple):
@@ -216,10 +228,14 @@ class _Plan(NamedTuple):
         recalled = {index for unit in self.chosen for index in self.archive.units.members(unit)}
         system = self.columns.system
         recent = range(self.archive.recent, len(self.messages))
+        early = system.difference(recent)
         if placement == "chronological":
-            order = [*sorted(recalled | system - set(recent)), *recent]
+            order = [*sorted(recalled | early), *recent]
         else:
-            order = [*sorted(system - set(recent)), *recent, *sorted(recalled - system)]
+            # Before what the prompt answers, so that no call is parted from its result.
+            answered = self.archive.units.starts[self.archive.units.holding(len(self.messages))]
+            before, behind = range(recent.start, max(recent.start, answered)), range(answered, recent.stop)
+            order = [*sorted(early), *before, *sorted(recalled - system), *behind]
         return [*(self.messages[index] for index in order), self.prompt]
 
     def choices(self, min_score: float | None) -> list[Choice]:
@@ -257,7 +273,18 @@ def _read_prompt(prompt: str | formats.Message) -> tuple[formats.Message, str]:
     return message, text
 
 
-def _whole_number(name: str, value: object) -> None:
+def _history(history: Iterable[formats.Message]) -> list[formats.Message]:
+    if isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Iterable):
+        raise OptionError("history", history, "a list of messages")
+    return list(history)
+
+
+def _whole_number(name: str, value: object) -> int:
     # bool is an int to Python, but True messages are a mistake.
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < 0:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
         raise OptionError(name, value, "a whole number, 0 or more")
+    return number

@@ -25,7 +25,7 @@ def estimate_tokens(text_or_messages: str | Iterable[formats.Message], *, profil
         profile: "script", which is also the default.
 
     Raises:
-        OptionError: If there is no such profile.
+        OptionError: If there is no such profile, or it is neither a string nor a list of messages.
         MessageError: If a message cannot be read.
 
     >>> estimate_tokens("Hello, world!")
@@ -39,4 +39,4 @@ def estimate_tokens(text_or_messages: str | Iterable[formats.Message], *, profil
         raise OptionError("profile", profile, " or ".join(map(repr, PROFILES)))
     if isinstance(text_or_messages, str):
         return script_tokens(text_or_messages)
-    return sum(map(script_tokens, formats.read(text_or_messages).texts))
+    return sum(map(script_tokens, formats.read(text_or_messages, "text_or_messages").texts))

@@ -10,29 +10,16 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from threading import Lock
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secateur.embed.cache import EmbeddingCache
+from secateur.embed.cache import Embedder, EmbeddingCache
 from secateur.errors import OptionError
 
 __all__ = ["AnyEmbedder", "Embedder", "EmbeddingCache", "cached", "clear_caches"]
-
-
-@runtime_checkable
-class Embedder(Protocol):
-    """Turns texts into vectors of one dimension, the same text always into the same vector.
-
-    An attribute `fingerprint` (a string) may name the model and its settings: embedders with equal fingerprints
-    share their remembered vectors.
-    """
-
-    def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return finite vectors of shape (len(texts), d)."""
-        ...
 
 
 AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | str | os.PathLike[str]
@@ -71,7 +58,9 @@ def clear_caches() -> None:
 
 def _key(embedder: AnyEmbedder | None) -> Hashable:
     if embedder is None or isinstance(embedder, (str, os.PathLike)):
-        return ("path", embedder and os.fspath(embedder))
+        # A relative path means another model in another folder, and the environment may change.
+        environment = (os.environ.get("SECATEUR_MODEL"), os.environ.get("SECATEUR_CACHE")) if embedder is None else ()
+        return ("path", embedder and os.fspath(Path(embedder).absolute()), *environment)
     fingerprint = getattr(embedder, "fingerprint", None)
     if isinstance(fingerprint, str):
         return ("fingerprint", fingerprint)
@@ -83,13 +72,11 @@ def _key(embedder: AnyEmbedder | None) -> Hashable:
     return ("object", embedder)
 
 
-def _resolve(embedder: AnyEmbedder | None) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+def _resolve(embedder: AnyEmbedder | None) -> Embedder | Callable[[Sequence[str]], NDArray[np.float32]]:
     if embedder is None or isinstance(embedder, (str, os.PathLike)):
         from secateur.embed.minilm import MiniLM
 
-        return MiniLM(embedder).embed
-    if isinstance(embedder, Embedder):
-        return embedder.embed
-    if callable(embedder):
-        return embedder
-    raise OptionError("embedder", embedder, "None, a path, a callable or an object with embed(texts)")
+        return MiniLM(embedder)
+    if isinstance(embedder, type) or not (isinstance(embedder, Embedder) or callable(embedder)):
+        raise OptionError("embedder", embedder, "None, a path, a callable or an object with embed(texts)")
+    return embedder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,19 @@ from secateur.errors import EmbedderError
 _LIMIT_BYTES = 256 * 1024 * 1024
 
 
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors of one dimension, the same text always into the same vector.
+
+    An attribute `fingerprint` (a string) may name the model and its settings: embedders with equal fingerprints
+    share their remembered vectors.
+    """
+
+    def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        """Return finite vectors of shape (len(texts), d)."""
+        ...
+
+
 class EmbeddingCache:
     """An embedder and the vectors that it has made; safe to share between threads.
 
@@ -23,13 +37,17 @@ class EmbeddingCache:
     without any bookkeeping per look-up. One call may exceed the limit by its own texts.
 
     Args:
-        embed: Takes texts, returns float32 vectors of shape (n, d).
+        embedder: An `Embedder`, or a callable that takes texts and returns float32 vectors of shape (n, d). It is kept
+            alive.
         limit_bytes: What the two generations hold at most.
     """
 
-    def __init__(self, embed: Callable[[Sequence[str]], NDArray[np.float32]], limit_bytes: int = _LIMIT_BYTES) -> None:
-        self._embed = embed
-        self._name = getattr(embed, "__qualname__", type(embed).__qualname__)
+    def __init__(
+        self, embedder: Embedder | Callable[[Sequence[str]], NDArray[np.float32]], limit_bytes: int = _LIMIT_BYTES
+    ) -> None:
+        self._embedder = embedder
+        self._embed = embedder.embed if isinstance(embedder, Embedder) else embedder
+        self._name = getattr(embedder, "__qualname__", type(embedder).__qualname__)
         self._limit_bytes = limit_bytes // 2
         self._lock = Lock()
         self._young = _Generation()
@@ -71,7 +89,8 @@ class EmbeddingCache:
                 self._young.add(missing, vectors)
 
     def _checked(self, texts: list[str]) -> NDArray[np.float32]:
-        vectors = self._embed(texts)
+        # A list of its own: an embedder may change what it is given.
+        vectors = self._embed(list(texts))
         if not isinstance(vectors, np.ndarray):
             raise EmbedderError(self._name, f"a {type(vectors).__name__}, expected a numpy array of float32")
         if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
@@ -84,7 +103,7 @@ class EmbeddingCache:
             raise EmbedderError(
                 self._name, f"{value} at [{row}, {column}] of shape {vectors.shape}, expected finite values"
             )
-        known = self._young.index or self._old.index
+        known = self._old.index if self._young.index is None else self._young.index
         if known is not None and known.dimension != vectors.shape[1]:
             raise EmbedderError(self._name, f"shape {vectors.shape}, but dimension {known.dimension} before")
         return vectors

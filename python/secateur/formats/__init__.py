@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from secateur.errors import MessageError
+from secateur.errors import MessageError, OptionError
 from secateur.formats import anthropic, openai_chat
 
 Message = Mapping[str, Any]
@@ -36,23 +36,27 @@ class Columns(NamedTuple):
     """System and developer messages."""
 
 
-def read(messages: Iterable[Message]) -> Columns:
+def read(messages: Iterable[Message], name: str = "messages") -> Columns:
     """Read a history.
 
     Args:
         messages: Mappings with "role" (any non-empty string) and "content" (a string, None, or a list of strings
             and blocks). Blocks of unknown type hold no text.
+        name: What the argument is called, for the error.
 
     Raises:
         MessageError: If one is no such mapping.
+        OptionError: If it is no list of messages at all.
     """
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise OptionError(name, messages, "a list of messages")
     columns = Columns([], [], {}, {}, set())
     add_role, add_text = columns.roles.append, columns.texts.append
     for index, message in enumerate(messages):
         # Most messages hold a role, a string and nothing else: this way around is eight times faster.
         if type(message) is dict and len(message) == 2:
-            content = message.get("content")
-            if type(content) is str and (role := message.get("role")) in _PLAIN_ROLES:
+            content, role = message.get("content"), message.get("role")
+            if type(content) is str and type(role) is str and role in _PLAIN_ROLES:
                 add_role(role)
                 add_text(content)
                 continue
@@ -70,26 +74,39 @@ def read(messages: Iterable[Message]) -> Columns:
 
 def _read_any(message: object, index: int) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
     if not isinstance(message, Mapping):
-        hint = "; pass message.model_dump()" if hasattr(message, "model_dump") else ""
-        raise MessageError(index, f"is a {type(message).__name__}, expected a mapping with role and content{hint}")
+        raise MessageError(index, f"is a {_named(message)}, expected a mapping with role and content{_hint(message)}")
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise MessageError(index, f"has role {role!r}, expected a non-empty string")
+    for call in _list_of(message.get("tool_calls"), index, "tool_calls"):
+        if not isinstance(call, Mapping):
+            raise MessageError(index, f"has a tool call of type {_named(call)}, expected a mapping{_hint(call)}")
     content = message.get("content")
-    calls, call_texts = openai_chat.calls(message)
-    results = openai_chat.results(message)
-    texts: list[str] = []
-    if isinstance(content, str):
-        texts = [content]
-    elif isinstance(content, Sequence) and not isinstance(content, (bytes, bytearray)):
-        texts = [_block_text(block, index) for block in content]
-        calls += anthropic.calls(content)
-        results += anthropic.results(content)
-    elif content is not None:
-        raise MessageError(index, f"has content of type {type(content).__name__}, expected a string, a list or None")
-    elif "content" not in message and not calls:
+    if content is None and "content" not in message and not ("tool_calls" in message or "function_call" in message):
         raise MessageError(index, "has no content")
+    try:
+        calls, call_texts = openai_chat.calls(message)
+        blocks = [content] if isinstance(content, str) else _list_of(content, index, "content", "a string, ")
+        texts = [_block_text(block, index) for block in blocks]
+    except RecursionError:
+        raise MessageError(index, "is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, MessageError):
+            raise
+        raise MessageError(index, f"has tool arguments that are no JSON: {error}") from error
+    results = openai_chat.results(message)
+    if not isinstance(content, str):
+        calls += anthropic.calls(content or ())
+        results += anthropic.results(content or ())
     return role, "\n".join(text for text in (*texts, *call_texts) if text), calls, results
+
+
+def _list_of(value: object, index: int, name: str, also: str = "") -> Sequence[object]:
+    if value is None:
+        return ()
+    if isinstance(value, (list, tuple)):
+        return value
+    raise MessageError(index, f"has {name} of type {_named(value)}, expected {also}a list or None")
 
 
 def _block_text(block: object, index: int) -> str:
@@ -97,7 +114,16 @@ def _block_text(block: object, index: int) -> str:
         return block
     if isinstance(block, Mapping):
         return anthropic.block_text(block)
-    raise MessageError(index, f"has a block of type {type(block).__name__}, expected a string or a mapping")
+    raise MessageError(index, f"has a block of type {_named(block)}, expected a string or a mapping{_hint(block)}")
+
+
+def _named(value: object) -> str:
+    return type(value).__name__
+
+
+def _hint(value: object) -> str:
+    """What to do with the objects of an SDK."""
+    return "; pass its model_dump()" if hasattr(value, "model_dump") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +150,41 @@ class Units:
 
 
 def rounds(columns: Columns) -> Units:
-    """Split into rounds: a message with calls and all the results after it, or a single message."""
+    """Split into rounds: a message with calls up to the last of their results, or a single message.
+
+    A round with anything but the results of its calls in it, or without one of them, is broken.
+    """
     count = len(columns.roles)
     if not columns.calls and not columns.results:
         return Units(range(count + 1), frozenset())
+    answers: dict[str, list[int]] = {}
+    for index, ids in columns.results.items():
+        for each in ids:
+            answers.setdefault(each, []).append(index)
     starts, broken = [0], set()
     while (start := starts[-1]) < count:
         stop = start + 1
-        answered = set(columns.results.get(start, ()))
-        if start in columns.calls:
-            while stop in columns.results and stop not in columns.calls:
-                answered.update(columns.results[stop])
+        member = start
+        while member < stop:
+            for each in columns.calls.get(member, ()):
+                known = answers.get(each, [])
+                if (at := bisect_right(known, member)) < len(known) and not _reused(each, known[at], member):
+                    stop = max(stop, known[at] + 1)
+            member += 1
+            # A result directly behind belongs here even if it answers nothing here.
+            if member == stop and stop in columns.results and start in columns.calls and stop not in columns.calls:
                 stop += 1
-        if answered != set(columns.calls.get(start, ())):
+        answered = {each for index in range(start + 1, stop) for each in columns.results.get(index, ())}
+        only_results = all(index in columns.results and index not in columns.calls for index in range(start + 1, stop))
+        if not only_results or start in columns.results or answered != set(columns.calls.get(start, ())):
             broken.add(len(starts) - 1)
         starts.append(stop)
     return Units(starts, frozenset(broken))
+
+
+def _reused(call: str, answer: int, caller: int) -> bool:
+    """Calls of the oldest form share one id: only the next message can answer."""
+    return call == openai_chat.OLD_CALL_ID and answer != caller + 1
 
 
 def turns(columns: Columns) -> Units:

@@ -36,8 +36,11 @@ def block_text(block: Mapping[str, Any]) -> str:
         content = block.get("content")
         if isinstance(content, str):
             return content
-        parts = content if isinstance(content, list) else []
-        return "\n".join(filter(None, (block_text(part) for part in parts if isinstance(part, Mapping))))
+        parts = content if isinstance(content, (list, tuple)) else ()
+        texts = (
+            part if isinstance(part, str) else block_text(part) for part in parts if isinstance(part, (str, Mapping))
+        )
+        return "\n".join(filter(None, texts))
     for key in ("text", "refusal"):
         if kind in (key, f"input_{key}", f"output_{key}") and isinstance(block.get(key), str):
             return str(block[key])

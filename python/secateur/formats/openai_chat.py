@@ -20,9 +20,8 @@ def calls(message: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str]]:
     ids: list[str] = []
     texts: list[str] = []
     for call in message.get("tool_calls") or ():
-        if isinstance(call, Mapping):
-            ids.append(str(call.get("id")))
-            texts.append(_call_text(call.get("function") or call.get("custom")))
+        ids.append(str(call.get("id")))
+        texts.append(_call_text(call.get("function") or call.get("custom")))
     old_call = message.get("function_call")
     if old_call:
         ids.append(OLD_CALL_ID)

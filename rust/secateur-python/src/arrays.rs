@@ -1,6 +1,7 @@
 //! Arguments and results that are numpy arrays, with the types that the generated stub shows for them.
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};
 #[cfg(feature = "stubs")]
@@ -66,29 +67,54 @@ impl<'py> FromPyObject<'_, 'py> for Float32Array {
             Ok(array) => array.to_owned(),
             Err(_) => converted(&object)?,
         };
-        // `to_vec` takes Fortran order too, and would give columns for rows.
+        let shape = array.shape().to_vec();
+        // No more than two axes are ever right, and ndarray cannot view more than 32.
         let values = match array.to_vec() {
+            _ if shape.len() > 2 => Vec::new(),
+            // `to_vec` takes Fortran order too, and would give columns for rows.
             Ok(values) if array.is_c_contiguous() => values,
             _ => array.readonly().as_array().iter().copied().collect(),
         };
-        Ok(Self { shape: array.shape().to_vec(), values })
+        Ok(Self { shape, values })
     }
 }
 
 fn converted<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
     let py = object.py();
     let numpy = py.import("numpy")?;
-    let array = numpy.call_method1("asarray", (object,))?;
+    let array = numpy
+        .call_method1("asarray", (object,))
+        .map_err(|error| VectorError::new_err(format!("vectors cannot be read as an array: {}", error.value(py))))?;
     let dtype = array.getattr("dtype")?;
     if !matches!(dtype.getattr("kind")?.extract::<String>()?.as_str(), "f" | "i" | "u" | "b") {
         return Err(VectorError::new_err(format!("vectors have dtype {dtype}, expected real numbers")));
     }
     // A value beyond float32 becomes infinite, which the core refuses and names; numpy's warning would say it twice.
-    let quiet = numpy.call_method("errstate", (), Some(&[("over", "ignore")].into_py_dict(py)?))?;
+    let quiet = numpy.call_method("errstate", (), Some(&[("all", "ignore")].into_py_dict(py)?))?;
     quiet.call_method0("__enter__")?;
     let float32 = array.call_method1("astype", ("float32",));
     quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
     Ok(float32?.cast_into()?)
+}
+
+/// A whole number that is not negative; what does not fit a machine word counts as the largest that does.
+#[derive(Clone, Copy)]
+pub(crate) struct Count(pub(crate) usize);
+
+impl<'py> FromPyObject<'_, 'py> for Count {
+    type Error = PyErr;
+
+    #[cfg(feature = "stubs")]
+    const INPUT_TYPE: PyStaticExpr = usize::INPUT_TYPE;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract() {
+            Ok(number) => Ok(Self(number)),
+            Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => Err(error),
+            Err(_) if object.gt(0)? => Ok(Self(usize::MAX)),
+            Err(_) => Err(VectorError::new_err(format!("got {}, expected a whole number, 0 or more", *object))),
+        }
+    }
 }
 
 /// Numbers of rows, copied.
@@ -109,7 +135,10 @@ impl<'py> FromPyObject<'_, 'py> for RowNumbers {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let numbers: Vec<i64> = match object.cast::<PyArray1<i64>>() {
             Ok(array) => array.readonly().as_array().iter().copied().collect(),
-            Err(_) => object.extract()?,
+            Err(_) => object.extract().map_err(|error: PyErr| {
+                let overflow = error.is_instance_of::<PyOverflowError>(object.py());
+                if overflow { VectorError::new_err("a row is out of range of int64") } else { error }
+            })?,
         };
         let row = |number| {
             usize::try_from(number)

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use pyo3::prelude::*;
 use secateur_core::{Error, Vectors};
 
-use crate::arrays::{Float32Array, Found, Matrix, RowNumbers};
+use crate::arrays::{Count, Float32Array, Found, Matrix, RowNumbers};
 use crate::error::to_python;
 
 /// Rows of float32 vectors, append-only, searched by exact cosine.
@@ -29,7 +29,8 @@ pub(crate) struct VectorIndex {
 #[pymethods]
 impl VectorIndex {
     #[new]
-    fn new(dimension: usize) -> PyResult<Self> {
+    fn new(dimension: Count) -> PyResult<Self> {
+        let Count(dimension) = dimension;
         let vectors = Vectors::new(dimension).map_err(to_python)?;
         Ok(Self { vectors: RwLock::new(vectors), dimension })
     }
@@ -74,12 +75,11 @@ impl VectorIndex {
         let numbers = rows.0;
         py.detach(|| {
             let stored = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-            let mut values = Vec::with_capacity(numbers.len() * self.dimension);
-            for &row in &numbers {
-                let len = stored.len();
-                values.extend_from_slice(stored.row(row).ok_or(Error::RowOutOfRange { row, len })?);
-            }
-            Ok(Matrix { values, rows: numbers.len(), columns: self.dimension })
+            let found =
+                numbers.iter().map(|&row| stored.row(row).ok_or(Error::RowOutOfRange { row, len: stored.len() }));
+            // Collected before it is copied: no memory is asked for on behalf of rows that do not exist.
+            let found = found.collect::<Result<Vec<_>, _>>()?;
+            Ok(Matrix { values: found.concat(), rows: numbers.len(), columns: self.dimension })
         })
         .map_err(to_python)
     }
@@ -100,12 +100,12 @@ impl VectorIndex {
     /// Raises:
     ///     VectorError: If the query does not fit or is not finite, or a row does not exist.
     #[pyo3(signature = (query, k, *, rows=None))]
-    fn top_k(&self, py: Python<'_>, query: Float32Array, k: usize, rows: Option<RowNumbers>) -> PyResult<Found> {
+    fn top_k(&self, py: Python<'_>, query: Float32Array, k: Count, rows: Option<RowNumbers>) -> PyResult<Found> {
         let query = query.into_query(self.dimension)?;
         let candidates = rows.map(|rows| rows.0);
         py.detach(|| {
             let stored = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-            secateur_core::top_k(&stored, &query, k, candidates.as_deref())
+            secateur_core::top_k(&stored, &query, k.0, candidates.as_deref())
         })
         .map(Found)
         .map_err(to_python)
@@ -127,13 +127,13 @@ impl VectorIndex {
 /// Raises:
 ///     VectorError: If the shapes or dtypes do not fit or a value is not finite in float32.
 #[pyfunction]
-pub(crate) fn top_k(py: Python<'_>, matrix: Float32Array, query: Float32Array, k: usize) -> PyResult<Found> {
+pub(crate) fn top_k(py: Python<'_>, matrix: Float32Array, query: Float32Array, k: Count) -> PyResult<Found> {
     let (values, dimension) = matrix.into_rows(None)?;
     let query = query.into_query(dimension)?;
     py.detach(|| {
         let mut vectors = Vectors::new(dimension)?;
         vectors.append(&values)?;
-        secateur_core::top_k(&vectors, &query, k, None)
+        secateur_core::top_k(&vectors, &query, k.0, None)
     })
     .map(Found)
     .map_err(to_python)
