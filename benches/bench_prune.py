@@ -2,8 +2,9 @@
 
     python benches/bench_prune.py [--data FOLDER] [--sizes 100 1000 10000] [--json FILE]
 
-FOLDER holds `dialogues_qmsum.jsonl.gz` and the like; without it the small samples of tests/data are repeated up to
-the size asked for. Needs `pip install 'secateur[bench]'`, a release build and the fetched model.
+FOLDER holds `dialogues_qmsum.jsonl.gz` and the like; it is `../shared/data` where that is present. Without it the
+small samples of tests/data are repeated up to the size asked for. Needs the extra `bench`, a release build (`pip
+install '.[bench]'`) and the fetched model.
 
 - published: every message and the prompt are encoded anew at every call, one at a time, and compared by scipy's cosine.
 - numpy: one batch, one matrix product; when warm, the vectors are kept in a dictionary by text.
@@ -40,6 +41,7 @@ Vectors = NDArray[np.float32]
 Embed = Callable[[Sequence[str]], Vectors]
 
 SAMPLES = Path(__file__).parent.parent / "tests" / "data"
+SHARED = Path(__file__).parents[2] / "shared" / "data"
 SOURCES = ("dialogues_qmsum", "dialogues_madial", "dialogues_bfcl_memory", "dialogues_beam", "agents_tau_bench")
 PROMPT = "How much is the remote control going to cost?"
 TOP_K = 10
@@ -154,7 +156,7 @@ def measure(history: list[Message], encode: Embed, *, runs: int, loop_runs: int)
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, default=SHARED if SHARED.is_dir() else None)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -166,15 +168,17 @@ def main() -> None:
         history = history_of(size, options.data)
         prompts = [PROMPT, *(f"{PROMPT} ({number})" for number in range(2 * LOOKUP_RUNS))]
         ready = lookup([*prompts, *(message["content"] for message in history)], model.embed)
-        few = size > 1000
+        large = size > 1000
         for name, encode, runs, loop_runs in [
-            ("lookup", ready, LOOKUP_RUNS, 1 if few else 5),
-            ("MiniLM", model.embed, 1 if few else 3, 1),
+            ("lookup", ready, LOOKUP_RUNS, 1 if large else 5),
+            ("MiniLM", model.embed, 1 if large else 3, 1),
         ]:
             measured = measure(history, encode, runs=runs, loop_runs=loop_runs)
             for state, times in zip(("cold", "warm"), measured, strict=True):
                 rows.append({"messages": size, "vectors": name, "state": state, **times})
-    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, top_k={TOP_K}; medians\n")
+    data = "real conversations" if options.data else "samples, repeated"
+    versions = f"Python {platform.python_version()}, numpy {np.__version__}"
+    print(f"{data}; {platform.machine()}, {_core.BUILD_PROFILE} build, {versions}, top_k={TOP_K}; medians\n")
     print("| messages | vectors | state | secateur ms | published / secateur | numpy / secateur |")
     print("| --- | --- | --- | --- | --- | --- |")
     for row in rows:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from samples import WordEmbedder
 from secateur import EmbedderError, EmbedderUnavailable, OptionError, VectorIndex, embed
-from secateur.embed import EmbeddingCache, model
+from secateur.embed import EmbeddingCache, minilm, model
+from secateur.embed.minilm import MiniLM
 
 texts = st.lists(st.sampled_from(["fleet", "route", "rain", "load", "sun"]), max_size=12)
 
@@ -107,6 +108,7 @@ def test_one_cache_an_embedder(words: WordEmbedder) -> None:
         embed.cached(7)  # type: ignore[arg-type]
 
 
+@pytest.mark.thread_unsafe(reason="counts the caches of the whole process")
 def test_the_eight_last_used_are_kept(words: WordEmbedder) -> None:
     first = embed.cached(words)
     others = [WordEmbedder() for _ in range(7)]
@@ -137,6 +139,22 @@ def test_an_embedder_lives_as_long_as_its_cache() -> None:
     assert len(caches) == 7
 
 
+@pytest.mark.thread_unsafe(reason="changes a module")
+def test_threads_that_start_together_load_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[MiniLM] = []
+
+    class Counted(MiniLM):
+        def __init__(self, path: Any = None) -> None:
+            loaded.append(self)
+            super().__init__(path)
+
+    monkeypatch.setattr(minilm, "MiniLM", Counted)
+    with ThreadPoolExecutor(6) as pool:
+        caches = set(pool.map(embed.cached, [None] * 6))
+    assert len(loaded) == len(caches) == 1
+
+
+@pytest.mark.thread_unsafe(reason="changes folder and environment")
 def test_a_path_means_what_it_means_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = model.locate().graph.parent
     monkeypatch.chdir(folder.parent)

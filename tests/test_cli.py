@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,10 +49,21 @@ def test_prune_is_prune_context(capsys: Capture) -> None:
     assert "5 of 168 messages and the prompt are sent." in capsys.readouterr().out
 
 
-def test_prune_options(capsys: Capture) -> None:
-    arguments = ["--record", "1", "--prompt", "flight", "--unit", "turn", "--keep-last", "2", "--min-score", "0.99"]
-    assert run("prune", str(DATA / "service.jsonl"), *arguments) == 0
-    assert "below min_score" not in capsys.readouterr().out, "only what is sent is listed without --all"
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        (["--unit", "turn"], {"unit": "turn"}),
+        (["--keep-last", "5"], {"keep_last": 5}),
+        (["--min-score", "0.2", "--top-k", "50"], {"min_score": 0.2, "top_k": 50}),
+        (["--top-k", "7"], {"top_k": 7}),
+    ],
+)
+def test_prune_options(flags: list[str], options: dict[str, Any], capsys: Capture) -> None:
+    history, prompt = records("service.jsonl")[1]["messages"], "Which flight was cancelled?"
+    assert run("prune", str(DATA / "service.jsonl"), "--record", "1", "--prompt", prompt, "--json", *flags) == 0
+    expected = prune_context(prompt, history, **options)
+    assert json.loads(capsys.readouterr().out)["messages"] == expected
+    assert expected != prune_context(prompt, history), "the option matters here"
 
 
 def test_count(capsys: Capture) -> None:
@@ -104,7 +116,7 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "rich", None)
     assert run("count", str(DATA / "meeting.jsonl")) == 1
-    assert "pip install 'secateur[cli]', or use --json" in capsys.readouterr().err
+    assert "extra 'cli', or use --json" in capsys.readouterr().err
     assert run("count", str(DATA / "meeting.jsonl"), "--json") == 0
 
 

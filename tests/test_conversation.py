@@ -24,9 +24,9 @@ def lines(*values: Any) -> str:
     [
         json.dumps(MESSAGES),
         json.dumps(MESSAGES, indent=2),
+        "[\n" + json.dumps(MESSAGES[0]) + "\n,\n" + json.dumps(MESSAGES[1]) + "\n]",
         json.dumps({"messages": MESSAGES, "model": "m"}, indent=2),
-        json.dumps({"input": MESSAGES}),
-        lines({"contents": MESSAGES}),
+        lines({"history": MESSAGES}),
         lines(*MESSAGES),
         "\n" + lines(*MESSAGES).replace("\n", "\r\n\n"),
         "\ufeff" + lines(*MESSAGES),
@@ -83,6 +83,11 @@ def test_a_record_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text(lines({"id": "a", "messages": MESSAGES}), encoding="utf-8")
     assert conversation.load(str(path), "a") == conversation.load(str(path), "0") == MESSAGES
+    by_line = tmp_path / "lines.jsonl"
+    by_line.write_text(lines(*MESSAGES), encoding="utf-8")
+    assert conversation.load(str(by_line), "0") == MESSAGES
+    with pytest.raises(ConversationError, match="has no record '5', it holds one conversation"):
+        conversation.load(str(by_line), "5")
     for record in ("7", "b", "9" * 5000):
         with pytest.raises(ConversationError, match="has no record"):
             conversation.load(str(path), record)
@@ -97,8 +102,9 @@ def test_a_record_that_is_not_there(tmp_path: Path) -> None:
         (b'[\n {"role": "user",\n "content" 1}]', 3, "is not valid JSON: Expecting ':' delimiter, column 12"),
         (b'{"role": "user", "content": "a"}\n\n{"role": \n', 3, "is not valid JSON: Expecting value, column 10"),
         (b'{"role": "user", "content": "a"}\n{"role": "user", "content": 3}\n', 2, "message 1 has content of type int"),
+        (b'{"role": "user", "content": \n{"role": "user", "content": "b"}\n', 1, "is not valid JSON"),
         (b'[{"role": "user", "content": "a"}, 5]', None, "message 1 is a int"),
-        (b'{"a": 1}', None, "has none of the lists 'messages', 'input', 'contents', 'history'"),
+        (b'{"a": 1}', None, "has none of the lists 'messages', 'history'"),
         (b"7", None, "holds a int, expected a list of messages"),
         (b"abc\n\xff", 2, "is not UTF-8"),
         (b"[" * 100_000, 1, "cannot be read as JSON"),

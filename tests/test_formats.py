@@ -72,7 +72,7 @@ def test_rounds_of_many_shapes() -> None:
         message("custom", None),
     ]
     units = formats.rounds(formats.read(history))
-    assert shape(units) == [(0, 1), (1, 4), (4, 5), (5, 8), (8, 9), (9, 11), (11, 12)]
+    assert shape(units) == [(0, 1), (1, 4), (4, 5), (5, 9), (9, 11), (11, 12)]
     assert units.broken == {2, 3}
     late = [call("a"), message("user"), call("b"), result("a"), result("b"), message("user")]
     units = formats.rounds(formats.read(late))

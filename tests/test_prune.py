@@ -214,13 +214,37 @@ class TestRounds:
         for record in records(name):
             for stop in range(3, len(record["messages"]), 4):
                 history = record["messages"][:stop]
-                before = formats.read(history)
-                window = formats.read(prune_context("What did the customer order?", history, top_k, embedder=minilm))
-                broken_before = len(formats.rounds(before).broken)
-                assert len(formats.rounds(window).broken) <= broken_before
-                assert window.texts[-1] == "What did the customer order?"
-                checked += bool(before.calls)
+                window = prune_context("What did the customer order?", history, top_k, embedder=minilm)
+                sent = {id(message) for message in window[:-1]}
+                columns = formats.read(history)
+                units = formats.rounds(columns)
+                for unit in range(units.count):
+                    members = [index for index in units.members(unit) if index not in columns.system]
+                    assert len({id(history[index]) in sent for index in members}) <= 1, "a round was torn"
+                checked += bool(columns.calls)
         assert checked > 0
+
+    def test_ids_that_are_used_again(self, words: WordEmbedder) -> None:
+        history = [user("start"), assistant(None, "a")]
+        history += [user("fleet"), assistant("fleet"), user("fleet"), assistant(None, "a"), tool("a", "r")]
+        history += [user("x"), assistant("y")]
+        assert prune_context("fleet", history, 3, embedder=words)[:3] == history[2:5]
+
+    def test_a_result_without_an_id_belongs_to_the_calls_before_it(self, words: WordEmbedder) -> None:
+        loose = {"role": "tool", "content": "fleet"}
+        whole = [user("start"), assistant(None, "a"), loose, user("x"), assistant("y")]
+        assert prune_context("fleet", whole, 1, embedder=words)[:2] == whole[1:3]
+        lacking = [user("start"), assistant(None, "a", "b"), loose, user("x"), assistant("y")]
+        assert prune_context("fleet", lacking, 9, embedder=words)[:-1] == [lacking[0], *lacking[3:]]
+
+    def test_a_turn_with_a_broken_round_is_never_chosen(self, words: WordEmbedder) -> None:
+        history = [user("fleet"), assistant(None, "lost"), user("fleet"), assistant("b"), user("x"), assistant("y")]
+        assert prune_context("fleet", history, 9, embedder=words, unit="turn")[:-1] == history[2:]
+
+    def test_reasons_are_those_of_the_unit(self, words: WordEmbedder) -> None:
+        history = [user("fleet"), assistant("rain", "a"), tool("a", "fleet rain"), user("x"), assistant("y")]
+        choices = Pruner(1, words, min_score=0.5).explain("fleet", history).choices
+        assert [choice.reason for choice in choices[1:3]] == ["scored lower", "scored lower"]
 
     def test_system_messages_always_stay(self, words: WordEmbedder) -> None:
         rules, late = {"role": "system", "content": "rules"}, {"role": "developer", "content": "late"}

@@ -34,6 +34,12 @@ def test_equals_the_rule(text: str, times: int) -> None:
     assert estimate_tokens(text * times) == naive(text * times)
 
 
+def test_both_sides_of_every_border() -> None:
+    borders = [0x7F, 0xFF, 0x10FF, 0x11FF, 0x2E7F, 0xD7FF, 0xF8FF, 0xFAFF, 0xFFFF, 0x1FFFF]
+    for text in (chr(border + side) * 5 for border in borders for side in (0, 1)):
+        assert estimate_tokens(text) == naive(text), hex(ord(text[0]))
+
+
 def test_real_conversations() -> None:
     seen = set()
     for record in records("multilingual.jsonl") + records("service.jsonl") + records("coding.jsonl"):

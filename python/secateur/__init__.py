@@ -1,4 +1,4 @@
-"""Keep a long-running language model agent inside its context window.
+"""Choose which messages of a long history to send to a language model.
 
 >>> import secateur
 >>> secateur.estimate_tokens("Bonjour !")

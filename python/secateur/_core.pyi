@@ -2,17 +2,55 @@
 The compiled part of secateur. Import its names from `secateur`.
 """
 
+from _typeshed import SupportsGetItem
 from collections.abc import Sequence
 from numpy import float32, int64
 from numpy.typing import ArrayLike, NDArray
-from typing import Final, SupportsIndex, final
+from typing import Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["BUILD_PROFILE", "VectorIndex", "script_tokens", "top_k"]
+__all__ = ["BUILD_PROFILE", "Fitter", "VectorIndex", "detect_format", "grapheme_boundaries", "script_tokens", "top_k"]
 
 BUILD_PROFILE: Final[str]
 """
 How this module was compiled: benchmarks refuse anything but "release".
 """
+
+@final
+class Fitter:
+    """
+    A history and the automaton that fits it; see `secateur.fit` for what the settings mean.
+    """
+    def __len__(self, /) -> int: ...
+    def __new__(cls, /, format: str, budget: SupportsIndex, *, low_water: SupportsFloat | SupportsIndex, batch: SupportsIndex, keep_share: SupportsFloat | SupportsIndex, min_saving: SupportsIndex | None, min_cleared: SupportsIndex, keep_results: SupportsIndex, keep_last: SupportsIndex, note: SupportsIndex, result_note: SupportsIndex, input_note: SupportsIndex, smallest_cut: SupportsIndex, pending: bool, clear_inputs: bool, tools: dict[str, str], published: bool) -> Fitter: ...
+    def extend(self, /, messages: list, pinned: SupportsGetItem[int, SupportsIndex], counts: SupportsGetItem[int, tuple[SupportsIndex, SupportsGetItem[int, tuple[SupportsIndex, SupportsIndex]]]] | None = None) -> None:
+        """
+        Append messages; all are appended or, on an error, none.
+
+        Args:
+            messages: In the wire format named at the start.
+            pinned: Indices of messages never to be cleared or removed, within the whole history, rising.
+            counts: Tokens of each message, and of each of its parts and the note for it, where a counter counted them.
+        """
+    def faults(self, /, pending: bool) -> list[tuple[int, str, bool]]:
+        """
+        Calls without their result and results without their call: (message, id of the call, whether it is a result).
+        """
+    def parts(self, /) -> list[list[tuple[int, int, bool]]]:
+        """
+        The parts of each message that can be cleared: (tokens, tokens of the note, whether it is a result).
+        """
+    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int | None, list[int]]:
+        """
+        The window to send now, as if a request were sent after the newest message.
+        """
+    def set_budget(self, /, start: SupportsIndex, budget: SupportsIndex) -> None:
+        """
+        Set the budget, in tokens, for request points from a message on.
+        """
+    def tokens(self, /) -> list[int]:
+        """
+        Tokens of each message, whole.
+        """
 
 @final
 class VectorIndex:
@@ -26,6 +64,14 @@ class VectorIndex:
 
     Raises:
         VectorError: If the dimension is 0.
+
+    >>> from secateur import VectorIndex
+    >>> index = VectorIndex(2)
+    >>> index.append([[1, 0], [0, 1], [3, 3]])
+    0
+    >>> rows, scores = index.top_k([2, 0], 2)
+    >>> rows.tolist(), scores.round(3).tolist()
+    ([0, 2], [1.0, 0.7070000171661377])
     """
     def __len__(self, /) -> int: ...
     def __new__(cls, /, dimension: SupportsIndex) -> VectorIndex: ...
@@ -78,6 +124,16 @@ class VectorIndex:
             VectorError: If the query does not fit or is not finite, or a row does not exist.
         """
 
+def detect_format(messages: list) -> str:
+    """
+    Name the wire format of messages, by the first that shows it; "simple" if all are plain role and text.
+    """
+
+def grapheme_boundaries(text: str, /) -> list[int]:
+    """
+    The positions in a text at which it can be cut without tearing a grapheme cluster (UAX #29), its end included.
+    """
+
 def script_tokens(text: str, /) -> int:
     """
     Estimate the tokens of a text by the published script rule.
@@ -99,4 +155,9 @@ def top_k(matrix: ArrayLike, query: ArrayLike, k: SupportsIndex) -> tuple[NDArra
 
     Raises:
         VectorError: If the shapes or dtypes do not fit or a value is not finite in float32.
+
+    >>> import secateur
+    >>> rows, scores = secateur.top_k([[0, 0], [2, 0], [-1, 0]], [1, 0], 3)
+    >>> rows.tolist(), scores.tolist()
+    ([1, 0, 2], [1.0, 0.0, -1.0])
     """

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from secateur import conversation, formats
@@ -43,14 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal that cannot show a character gets a mark in its place, not an error.
         sys.stdout.reconfigure(errors="replace")
     try:
-        options.run(options)
-        sys.stdout.flush()
+        output = options.run(options)
     except SecateurError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        return _failed("tables need rich: pip install 'secateur[cli]', or use --json")
+        return _failed("tables need the package rich: install secateur with its extra 'cli', or use --json")
+    try:
+        sys.stdout.write(output)
+        sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough; what Python still holds for it must not be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,8 +69,9 @@ def _failed(reason: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "secateur", description="Keep an agent's history inside its context window.", epilog=_EXIT_CODES
+        "secateur", description="Choose which messages of a long history to send.", epilog=_EXIT_CODES
     )
+    parser.add_argument("--version", action="version", version=f"secateur {version('secateur')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="prune a small conversation and show why", epilog=_EXIT_CODES)
@@ -79,9 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_file(prune)
     prune.add_argument("--prompt", required=True, help="the current prompt")
     prune.add_argument("--top-k", type=int, default=2, metavar="K", help="how many old messages come back (default 2)")
-    prune.add_argument("--unit", choices=("message", "turn"), default="message", help="what is chosen")
+    prune.add_argument(
+        "--unit", choices=("message", "turn"), default="message", help="what is scored and returned (default message)"
+    )
     prune.add_argument("--min-score", type=float, metavar="S", help="leave out what scores lower (-1 to 1)")
-    prune.add_argument("--keep-last", type=int, metavar="N", help="how many messages or turns always stay")
+    prune.add_argument(
+        "--keep-last", type=int, metavar="N", help="how many messages (default 2) or turns (1) always stay"
+    )
     prune.add_argument("--all", action="store_true", help="list the messages left out too")
     _add_output(prune)
 
@@ -120,17 +128,17 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _demo(options: argparse.Namespace) -> None:
+def _demo(options: argparse.Namespace) -> str:
     pruning = Pruner(embedder=options.model).explain(EXAMPLE_PROMPT, EXAMPLE)
-    _show(pruning, EXAMPLE, EXAMPLE_PROMPT, options, everything=True)
+    return _show(pruning, EXAMPLE, EXAMPLE_PROMPT, options, everything=True)
 
 
-def _prune(options: argparse.Namespace) -> None:
+def _prune(options: argparse.Namespace) -> str:
     pruner = Pruner(
-        options.top_k, options.model, options.unit, min_score=options.min_score, keep_last=options.keep_last
+        options.top_k, options.model, unit=options.unit, min_score=options.min_score, keep_last=options.keep_last
     )
     messages = conversation.load(options.file, options.record)
-    _show(pruner.explain(options.prompt, messages), messages, options.prompt, options, everything=options.all)
+    return _show(pruner.explain(options.prompt, messages), messages, options.prompt, options, everything=options.all)
 
 
 def _show(
@@ -140,11 +148,10 @@ def _show(
     options: argparse.Namespace,
     *,
     everything: bool,
-) -> None:
+) -> str:
     kept = sum(choice.kept for choice in pruning.choices)
     if options.json:
-        _print_json({"messages": pruning.messages, "choices": [asdict(choice) for choice in pruning.choices]})
-        return
+        return _json({"messages": pruning.messages, "choices": [asdict(choice) for choice in pruning.choices]})
     from rich.table import Table
     from rich.text import Text
 
@@ -157,10 +164,10 @@ def _show(
             cells = (str(choice.index), score, choice.reason, _short(role), _short(text))
             table.add_row(*map(Text, cells), style="" if choice.kept else "dim")
     table.add_row("", "", Text("prompt"), Text("user"), Text(_short(prompt)), style="bold")
-    _print_table(table, f"{kept} of {len(history)} messages and the prompt are sent.")
+    return _table(table, f"{kept} of {len(history)} messages and the prompt are sent.")
 
 
-def _count(options: argparse.Namespace) -> None:
+def _count(options: argparse.Namespace) -> str:
     columns = formats.read(conversation.load(options.file, options.record))
     by_role: dict[str, tuple[int, int]] = {}
     for role, text in zip(columns.roles, columns.texts, strict=True):
@@ -169,8 +176,7 @@ def _count(options: argparse.Namespace) -> None:
     totals = (len(columns.roles), sum(tokens for _, tokens in by_role.values()))
     if options.json:
         roles = {role: {"messages": messages, "tokens": tokens} for role, (messages, tokens) in by_role.items()}
-        _print_json({"profile": "script", "messages": totals[0], "tokens": totals[1], "roles": roles})
-        return
+        return _json({"profile": "script", "messages": totals[0], "tokens": totals[1], "roles": roles})
     from rich.table import Table
     from rich.text import Text
 
@@ -180,20 +186,21 @@ def _count(options: argparse.Namespace) -> None:
     for role, numbers in by_role.items():
         table.add_row(Text(_short(role)), *(f"{number:,}" for number in numbers))
     table.add_row("all", *(f"{number:,}" for number in totals), style="bold")
-    _print_table(table)
+    return _table(table)
 
 
-def _fetch(options: argparse.Namespace) -> None:
+def _fetch(options: argparse.Namespace) -> str:
     model.fetch(options.source, force=options.force, say=lambda line: print(line, file=sys.stderr))
+    return ""
 
 
-def _path(_: argparse.Namespace) -> None:
-    print(model.locate().graph.parent)
+def _path(_: argparse.Namespace) -> str:
+    return f"{model.locate().graph.parent}\n"
 
 
-def _print_json(value: Any) -> None:
+def _json(value: Any) -> str:
     # Lone surrogates cannot be written as UTF-8; as escapes they can.
-    print(json.dumps(value, ensure_ascii=True, indent=2))
+    return json.dumps(value, ensure_ascii=True, indent=2) + "\n"
 
 
 def _short(text: str) -> str:
@@ -204,11 +211,13 @@ def _short(text: str) -> str:
     return line if len(line) <= _CELL_CHARACTERS else f"{line[: _CELL_CHARACTERS - 1]}…"
 
 
-def _print_table(table: Table, *lines: str) -> None:
+def _table(table: Table, *lines: str) -> str:
     from rich.console import Console
 
-    console = Console()
-    # Written by ourselves: rich ends the process when its reader goes away.
-    with console.capture() as capture:
-        console.print(table, *lines, sep="\n", highlight=False)
-    sys.stdout.write(capture.get())
+    terminal, output = Console(), io.StringIO()
+    # Not printed by rich, which ends the process when its reader goes away.
+    console = Console(
+        file=output, width=terminal.width, force_terminal=terminal.is_terminal, no_color=terminal.no_color
+    )
+    console.print(table, *lines, sep="\n", highlight=False)
+    return output.getvalue()

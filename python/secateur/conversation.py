@@ -13,14 +13,14 @@ from typing import Any
 from secateur import formats
 from secateur.errors import ConversationError, MessageError
 
-_LIST_KEYS = ("messages", "input", "contents", "history")
+_LIST_KEYS = ("messages", "history")
 
 
 def load(path: str, record: int | str | None = None) -> list[formats.Message]:
     """Read the messages of one conversation.
 
-    The file holds a JSON list of messages, a JSON object with such a list under "messages" (or "input", "contents",
-    "history"), one message a line, or one such object a line.
+    The file holds a JSON list of messages, a JSON object with such a list under "messages" (or "history"), or a list
+    of either; or, as JSON lines, one message a line, or one of these a line.
 
     Args:
         path: The file; a name ending in ".gz" is unpacked; "-" reads standard input.
@@ -36,12 +36,20 @@ def load(path: str, record: int | str | None = None) -> list[formats.Message]:
     if len(lines) > 1 and _is_whole(lines[0][1]):
         values, numbers = [_parsed(line, path, number) for number, line in lines], [number for number, _ in lines]
     else:
-        value = _parsed(content, path, 1)
+        try:
+            value = _parsed(content, path, 1)
+        except ConversationError:
+            if len(lines) > 1 and _is_whole(lines[1][1]):
+                # JSON lines of which the first is broken.
+                _parsed(lines[0][1], path, lines[0][0])
+            raise
         # A list of conversations is what JSON lines of them are.
         several = isinstance(value, list) and value and all(map(_is_conversation, value))
         values = value if several else [value]
         numbers = [lines[0][0]] * len(values)
     if len(values) > 1 and all(isinstance(value, Mapping) and "role" in value for value in values):
+        if record not in (None, 0, "0"):
+            raise ConversationError(path, None, f"has no record {record!r}, it holds one conversation")
         return _checked(values, path, numbers)
     index = _record_index(values, record, path)
     return _messages(values[index], path, numbers[index] if len(lines) > 1 else None)

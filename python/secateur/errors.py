@@ -1,7 +1,7 @@
 """What secateur raises.
 
-Every class is a `SecateurError` and also the builtin error that it is, so that either can be caught; it carries the
-offending value as attributes and can be pickled::
+Every class is a `SecateurError` and also the builtin error that it is, so that either can be caught; all can be
+pickled. The text names what was given and what is allowed; a place or a name is an attribute too::
 
     SecateurError
     ├── MessageError         ValueError    a message that cannot be read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
 from numbers import Real
 from typing import Literal, NamedTuple, get_args
@@ -38,7 +38,7 @@ def prune_context(
     - System and developer messages always stay where they stand and are never counted.
     - A tool call and its results are one unit: chosen whole, by the best score among its messages, or not at all,
       and the recent ones are widened to a whole round. A round that lacks its call or a result would be refused by
-      the provider: it is never chosen.
+      the provider: it is never chosen, nor is a turn that holds one. Among the recent ones it stays as it came.
     - Equal messages are scored alike and told apart by position; equal scores prefer the earlier one.
     - A message without text (empty, or an image) scores lowest: it returns when `top_k` leaves nothing else out.
     - `top_k=0` returns the recent messages and the prompt; `top_k` beyond the archive returns everything.
@@ -74,13 +74,18 @@ def prune_context(
     >>> prune_context("And how wide?", history) == [*history, {"role": "user", "content": "And how wide?"}]
     True
     """
-    pruner = Pruner(top_k, embedder, unit, placement, min_score, keep_last)
+    pruner = Pruner(top_k, embedder, unit=unit, placement=placement, min_score=min_score, keep_last=keep_last)
     return pruner(current_prompt, history)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What became of one message of the history, and why."""
+    """What became of one message of the history, and why.
+
+    >>> history = [{"role": "user", "content": "Hello."}]
+    >>> Pruner().explain("Hello?", history).choices
+    [Choice(index=0, kept=True, reason='recent', score=None)]
+    """
 
     index: int
     kept: bool
@@ -91,7 +96,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The messages to send, and what became of each message of the history."""
+    """The messages to send, and what became of each message of the history.
+
+    >>> pruning = Pruner(top_k=0).explain("Hello?", [])
+    >>> len(pruning.messages), pruning.choices
+    (1, [])
+    """
 
     messages: list[formats.Message]
     choices: list[Choice]
@@ -111,6 +121,7 @@ class Pruner:
 
     top_k: int = 2
     embedder: embed.AnyEmbedder | None = None
+    _: KW_ONLY
     unit: Unit = "message"
     placement: Placement = "chronological"
     min_score: float | None = None
@@ -240,10 +251,14 @@ class _Plan(NamedTuple):
 
     def choices(self, min_score: float | None) -> list[Choice]:
         chosen = set(self.chosen)
-        return [self._choice(index, chosen, min_score) for index in range(len(self.messages))]
+        best: dict[int, float] = {}
+        for index, score in self.scores.items():
+            best.setdefault(self.archive.units.holding(index), score)
+        return [self._choice(index, chosen, best, min_score) for index in range(len(self.messages))]
 
-    def _choice(self, index: int, chosen: set[int], min_score: float | None) -> Choice:
-        unit, score = self.archive.units.holding(index), self.scores.get(index)
+    def _choice(self, index: int, chosen: set[int], best: Mapping[int, float], min_score: float | None) -> Choice:
+        unit = self.archive.units.holding(index)
+        score = best.get(unit)
         reason: Reason
         if index in self.columns.system:
             reason = "system"
@@ -259,7 +274,7 @@ class _Plan(NamedTuple):
             reason = "below min_score"
         else:
             reason = "scored lower"
-        return Choice(index, reason in ("system", "recent", "recalled"), reason, score)
+        return Choice(index, reason in ("system", "recent", "recalled"), reason, self.scores.get(index))
 
 
 def _read_prompt(prompt: str | formats.Message) -> tuple[formats.Message, str]:

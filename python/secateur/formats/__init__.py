@@ -157,34 +157,54 @@ def rounds(columns: Columns) -> Units:
     count = len(columns.roles)
     if not columns.calls and not columns.results:
         return Units(range(count + 1), frozenset())
-    answers: dict[str, list[int]] = {}
-    for index, ids in columns.results.items():
-        for each in ids:
-            answers.setdefault(each, []).append(index)
+    answers, callers = _places(columns.results), _places(columns.calls)
     starts, broken = [0], set()
     while (start := starts[-1]) < count:
         stop = start + 1
         member = start
         while member < stop:
             for each in columns.calls.get(member, ()):
-                known = answers.get(each, [])
-                if (at := bisect_right(known, member)) < len(known) and not _reused(each, known[at], member):
-                    stop = max(stop, known[at] + 1)
+                answer, again = _next(answers.get(each), member), _next(callers.get(each), member)
+                # Ids are used again: a result belongs to the newest call of its id.
+                if answer is not None and (again is None or answer < again):
+                    stop = max(stop, answer + 1)
             member += 1
             # A result directly behind belongs here even if it answers nothing here.
             if member == stop and stop in columns.results and start in columns.calls and stop not in columns.calls:
                 stop += 1
-        answered = {each for index in range(start + 1, stop) for each in columns.results.get(index, ())}
-        only_results = all(index in columns.results and index not in columns.calls for index in range(start + 1, stop))
-        if not only_results or start in columns.results or answered != set(columns.calls.get(start, ())):
+        if _is_broken(columns, start, stop):
             broken.add(len(starts) - 1)
         starts.append(stop)
     return Units(starts, frozenset(broken))
 
 
-def _reused(call: str, answer: int, caller: int) -> bool:
-    """Calls of the oldest form share one id: only the next message can answer."""
-    return call == openai_chat.OLD_CALL_ID and answer != caller + 1
+def _places(ids_of: Mapping[int, Sequence[str]]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for index, ids in ids_of.items():
+        for each in ids:
+            places.setdefault(each, []).append(index)
+    return places
+
+
+def _next(places: list[int] | None, index: int) -> int | None:
+    """The first place after an index."""
+    if not places:
+        return None
+    at = bisect_right(places, index)
+    return places[at] if at < len(places) else None
+
+
+def _is_broken(columns: Columns, start: int, stop: int) -> bool:
+    calls = columns.calls.get(start, ())
+    if start in columns.results:
+        # A tool message that names no call, where none was made, is plain text; any other result lacks its call.
+        return bool(calls) or set(columns.results[start]) != {openai_chat.NO_ID}
+    behind = range(start + 1, stop)
+    if any(index not in columns.results or index in columns.calls for index in behind):
+        return True
+    answered = [each for index in behind for each in columns.results[index]]
+    named = {each for each in answered if each != openai_chat.NO_ID}
+    return not named <= set(calls) or len(named) + answered.count(openai_chat.NO_ID) != len(set(calls))
 
 
 def turns(columns: Columns) -> Units:

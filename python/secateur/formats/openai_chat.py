@@ -13,6 +13,8 @@ from typing import Any
 
 OLD_CALL_ID = "function_call"
 """Stands for the id that calls of the older form do not have: one call at a time, answered by the next message."""
+NO_ID = ""
+"""Stands for the id of a result that names no call: it answers one of the calls before it."""
 
 
 def calls(message: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str]]:
@@ -30,10 +32,11 @@ def calls(message: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str]]:
 
 
 def results(message: Mapping[str, Any]) -> tuple[str, ...]:
-    """Ids of the calls that the message answers; a "tool" message without an id is plain text."""
+    """Ids of the calls that the message answers, `NO_ID` for one that it does not name."""
     role = message.get("role")
-    if role == "tool" and message.get("tool_call_id") is not None:
-        return (str(message["tool_call_id"]),)
+    if role == "tool":
+        call = message.get("tool_call_id")
+        return (NO_ID if call is None else str(call),)
     return (OLD_CALL_ID,) if role == "function" else ()
 
 

@@ -1,4 +1,4 @@
-//! The engine of secateur: token estimation by script and exact cosine search.
+//! The engine of secateur: fitting a history into a budget, token estimation by script, exact cosine search.
 //!
 //! Knows nothing of Python. Every function is deterministic: the same input gives the same bits on every
 //! machine, so that what is chosen for a request can be computed again later.
@@ -6,6 +6,11 @@
 #![deny(unsafe_code)] // Allowed in simd.rs alone.
 
 mod error;
+mod fit;
+mod graphemes;
+mod history;
+mod ladder;
+mod plan;
 mod script;
 #[allow(unsafe_code)]
 pub mod simd;
@@ -15,6 +20,11 @@ mod topk;
 mod vectors;
 
 pub use error::Error;
+pub use fit::{Automaton, Settings};
+pub use graphemes::boundaries;
+pub use history::{Clearing, Entry, Fault, History, Kind, NewPart, Part};
+pub use ladder::ladder;
+pub use plan::{Element, Plan, Shape};
 pub use script::Script;
 pub use text::Text;
 pub use tokens::ScriptCounts;

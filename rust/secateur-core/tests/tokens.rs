@@ -7,8 +7,15 @@ use secateur_core::{Script, ScriptCounts, Text};
 
 /// The rule as it was published, character by character.
 fn naive(code_points: &[u32]) -> ScriptCounts {
-    let number_of = |wanted| code_points.iter().filter(|&&point| Script::of(point) == wanted).count();
-    ScriptCounts { ascii: number_of(Script::Ascii), cjk: number_of(Script::Cjk), other: number_of(Script::Other) }
+    let ascii = code_points.iter().filter(|&&point| point < 0x80).count();
+    let is_cjk = |point: u32| {
+        (0x1100..0x1200).contains(&point)
+            || (0x2E80..0xD800).contains(&point)
+            || (0xF900..0xFB00).contains(&point)
+            || point >= 0x2_0000
+    };
+    let cjk = code_points.iter().filter(|&&point| is_cjk(point)).count();
+    ScriptCounts { ascii, cjk, other: code_points.len() - ascii - cjk }
 }
 
 /// UTF-8 as Python's `surrogatepass` writes it: `char` cannot hold surrogates.
@@ -59,6 +66,23 @@ proptest! {
     fn appending_never_lowers_an_estimate(points in prop::collection::vec(code_point(), 1..100), at in 0_usize..100) {
         let prefix = points.get(..at.min(points.len())).unwrap_or(&points);
         prop_assert!(ScriptCounts::of(Text::Ucs4(prefix)).tokens() <= ScriptCounts::of(Text::Ucs4(&points)).tokens());
+    }
+}
+
+#[test]
+fn both_sides_of_every_border_have_their_class() {
+    use Script::{Ascii, Cjk, Other};
+    for (last, class, next) in [
+        (0x7F, Ascii, Other),
+        (0x10FF, Other, Cjk),
+        (0x11FF, Cjk, Other),
+        (0x2E7F, Other, Cjk),
+        (0xD7FF, Cjk, Other),
+        (0xF8FF, Other, Cjk),
+        (0xFAFF, Cjk, Other),
+        (0x1_FFFF, Other, Cjk),
+    ] {
+        assert_eq!((Script::of(last), Script::of(last + 1)), (class, next), "at {last:#x}");
     }
 }
 

@@ -20,19 +20,18 @@ macro_rules! array_of {
 
 /// A copy of real numbers of any dtype and layout, as float32 in row order.
 ///
-/// Copied while the interpreter is held: another thread may write to the array later.
+/// Copied before the search begins; on an interpreter with threads at large, nobody may write to the array meanwhile.
 pub(crate) struct Float32Array {
     shape: Vec<usize>,
     values: Vec<f32>,
 }
 
 impl Float32Array {
-    /// The values of rows of one dimension, which is `dimension` if that is known; a single row may come flat.
+    /// The values of rows of one dimension, which is `dimension` if known; a single row may come flat then.
     pub(crate) fn into_rows(self, dimension: Option<usize>) -> PyResult<(Vec<f32>, usize)> {
         match *self.shape {
-            [_, columns] | [columns] if dimension.is_none_or(|expected| columns == expected) => {
-                Ok((self.values, columns))
-            }
+            [_, columns] if dimension.is_none_or(|expected| columns == expected) => Ok((self.values, columns)),
+            [columns] if dimension == Some(columns) => Ok((self.values, columns)),
             _ => {
                 let expected = dimension.map_or_else(|| "d".to_owned(), |dimension| dimension.to_string());
                 Err(self.misshapen("vectors have", &format!("(n, {expected})")))
@@ -67,14 +66,16 @@ impl<'py> FromPyObject<'_, 'py> for Float32Array {
             Ok(array) => array.to_owned(),
             Err(_) => converted(&object)?,
         };
-        let shape = array.shape().to_vec();
-        // No more than two axes are ever right, and ndarray cannot view more than 32.
-        let values = match array.to_vec() {
-            _ if shape.len() > 2 => Vec::new(),
-            // `to_vec` takes Fortran order too, and would give columns for rows.
-            Ok(values) if array.is_c_contiguous() => values,
-            _ => array.readonly().as_array().iter().copied().collect(),
+        let array = if array.is_c_contiguous() && array.getattr("flags")?.getattr("aligned")?.is_truthy()? {
+            array
+        } else {
+            // A reference to unaligned values, as views of bytes have them, would be undefined behaviour.
+            let numpy = object.py().import("numpy")?;
+            let order = [("dtype", "float32"), ("requirements", "CA")].into_py_dict(object.py())?;
+            numpy.call_method("require", (array,), Some(&order))?.cast_into()?
         };
+        let shape = array.shape().to_vec();
+        let values = array.to_vec()?;
         Ok(Self { shape, values })
     }
 }
@@ -112,7 +113,9 @@ impl<'py> FromPyObject<'_, 'py> for Count {
             Ok(number) => Ok(Self(number)),
             Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => Err(error),
             Err(_) if object.gt(0)? => Ok(Self(usize::MAX)),
-            Err(_) => Err(VectorError::new_err(format!("got {}, expected a whole number, 0 or more", *object))),
+            Err(_) => {
+                Err(VectorError::new_err(format!("{} is no number of rows or values: it must be 0 or more", *object)))
+            }
         }
     }
 }
@@ -134,10 +137,10 @@ impl<'py> FromPyObject<'_, 'py> for RowNumbers {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let numbers: Vec<i64> = match object.cast::<PyArray1<i64>>() {
-            Ok(array) => array.readonly().as_array().iter().copied().collect(),
+            Ok(array) => array.call_method0("tolist")?.extract()?,
             Err(_) => object.extract().map_err(|error: PyErr| {
                 let overflow = error.is_instance_of::<PyOverflowError>(object.py());
-                if overflow { VectorError::new_err("a row is out of range of int64") } else { error }
+                if overflow { VectorError::new_err(format!("a row is out of range: {error}")) } else { error }
             })?,
         };
         let row = |number| {

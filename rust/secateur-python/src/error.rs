@@ -4,6 +4,7 @@ use pyo3::PyErr;
 use pyo3::import_exception;
 use secateur_core::Error;
 
+import_exception!(secateur.errors, MessageError);
 import_exception!(secateur.errors, VectorError);
 
 /// The one place where an error crosses over; a new variant must be given its class here.

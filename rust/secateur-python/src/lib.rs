@@ -4,6 +4,8 @@
 
 mod arrays;
 mod error;
+mod fitter;
+mod formats;
 mod text;
 mod tokens;
 mod vectors;
@@ -12,7 +14,11 @@ mod vectors;
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::tokens::script_tokens;
+    use crate::fitter::Fitter;
+    #[pymodule_export]
+    use crate::formats::detect_format;
+    #[pymodule_export]
+    use crate::tokens::{grapheme_boundaries, script_tokens};
     #[pymodule_export]
     use crate::vectors::{VectorIndex, top_k};
 

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use secateur_core::ScriptCounts;
+use secateur_core::{ScriptCounts, boundaries};
 
 use crate::text::with_text;
 
@@ -11,4 +11,11 @@ use crate::text::with_text;
 #[pyo3(signature = (text, /))]
 pub(crate) fn script_tokens(text: &Bound<'_, PyString>) -> PyResult<usize> {
     with_text(text, |text| ScriptCounts::of(text).tokens())
+}
+
+/// The positions in a text at which it can be cut without tearing a grapheme cluster (UAX #29), its end included.
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub(crate) fn grapheme_boundaries(text: &str) -> Vec<usize> {
+    boundaries(text)
 }

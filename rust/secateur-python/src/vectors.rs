@@ -17,6 +17,14 @@ use crate::error::to_python;
 ///
 /// Raises:
 ///     VectorError: If the dimension is 0.
+///
+/// >>> from secateur import VectorIndex
+/// >>> index = VectorIndex(2)
+/// >>> index.append([[1, 0], [0, 1], [3, 3]])
+/// 0
+/// >>> rows, scores = index.top_k([2, 0], 2)
+/// >>> rows.tolist(), scores.round(3).tolist()
+/// ([0, 2], [1.0, 0.7070000171661377])
 #[pyclass(frozen, module = "secateur")]
 pub(crate) struct VectorIndex {
     // Taken inside `detach` only: a thread that holds it never waits for the interpreter.
@@ -126,6 +134,11 @@ impl VectorIndex {
 ///
 /// Raises:
 ///     VectorError: If the shapes or dtypes do not fit or a value is not finite in float32.
+///
+/// >>> import secateur
+/// >>> rows, scores = secateur.top_k([[0, 0], [2, 0], [-1, 0]], [1, 0], 3)
+/// >>> rows.tolist(), scores.tolist()
+/// ([1, 0, 2], [1.0, 0.0, -1.0])
 #[pyfunction]
 pub(crate) fn top_k(py: Python<'_>, matrix: Float32Array, query: Float32Array, k: Count) -> PyResult<Found> {
     let (values, dimension) = matrix.into_rows(None)?;

@@ -1,0 +1,134 @@
+//! The published ladder, to the letter: recomputed from the whole history at each request, without memory.
+//!
+//! 1. Clear the oldest results, a batch at a time, but for the newest that fit into a share of the budget.
+//! 2. Else keep the pinned messages, a note, and the newest whole turns that fit.
+//! 3. Else keep the pinned messages, a note, and the newest whole rounds that fit.
+
+// Every index comes from the columns of the history.
+#![allow(clippy::indexing_slicing)]
+
+use crate::fit::{Settings, level, share};
+use crate::history::{Clearing, History, Kind};
+use crate::plan::{Plan, Shape, elements, note_place};
+
+/// The window that the ladder gives for the whole history.
+#[must_use]
+pub fn ladder(history: &History, settings: &Settings, budget: u64) -> Plan {
+    let mut shapes = vec![Shape::Whole; history.parts.len()];
+    let mut costs: Vec<u32> = history.rows.iter().map(|row| row.tokens).collect();
+    let mut total = history.tokens();
+    if total > budget {
+        let candidates = candidates(history, settings, budget);
+        for batch in candidates.chunks(settings.batch.max(1)) {
+            if total <= budget {
+                break;
+            }
+            for &index in batch {
+                let part = &history.parts[index];
+                shapes[index] = Shape::Cleared;
+                costs[part.message] -= part.tokens - part.note;
+                total -= u64::from(part.tokens - part.note);
+            }
+        }
+    }
+    if total <= budget {
+        return plan(history, 0, false, &shapes, total);
+    }
+    let pinned = |message: &usize| history.rows[*message].pinned;
+    let head: u64 = (0..costs.len()).filter(pinned).map(|message| u64::from(costs[message])).sum();
+    let room = budget.saturating_sub(head + u64::from(settings.note));
+    let cost_from = |start: usize| -> u64 {
+        (start..costs.len()).filter(|message| !pinned(message)).map(|message| u64::from(costs[message])).sum()
+    };
+    let goal = history.goal;
+    let fitting = |starts: &mut dyn Iterator<Item = usize>| {
+        starts.take_while(|&start| Some(start) > goal && cost_from(start) <= room).last()
+    };
+    let humans = (0..costs.len()).rev().filter(|&message| history.rows[message].kind == Kind::Human);
+    let start = fitting(&mut humans.into_iter()).or_else(|| fitting(&mut history.units.iter().rev().copied()));
+    let noted = settings.note > 0;
+    if let Some(start) = start {
+        let tokens = head + u64::from(settings.note) + cost_from(start);
+        return plan(history, start, noted, &shapes, tokens);
+    }
+    // Not even the newest round fits: its results lose their middle.
+    let newest = history.units.last().copied().unwrap_or_default();
+    let parts: Vec<usize> = (history.parts_of(newest).start..shapes.len())
+        .filter(|&index| history.parts[index].text && !pinned(&history.parts[index].message))
+        .collect();
+    let current = |index: usize, shapes: &[Shape]| match shapes[index] {
+        Shape::Cleared => history.parts[index].note,
+        _ => history.parts[index].tokens,
+    };
+    let mut sizes: Vec<u32> = parts.iter().map(|&index| current(index, &shapes)).collect();
+    sizes.sort_unstable();
+    let rest = cost_from(newest) - sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
+    let least: u64 = sizes.iter().map(|&size| u64::from(size.min(settings.smallest_cut))).sum();
+    let noted = noted && head + u64::from(settings.note) + rest + least <= budget;
+    let note = if noted { settings.note } else { 0 };
+    let highest = level(&sizes, (budget.saturating_sub(head + u64::from(note))).saturating_sub(rest));
+    let highest = highest.max(settings.smallest_cut);
+    let mut tokens = head + u64::from(note) + rest;
+    for index in parts {
+        let before = current(index, &shapes);
+        if before > highest {
+            shapes[index] = Shape::Cut(highest);
+        }
+        tokens += u64::from(before.min(highest));
+    }
+    plan(history, newest, noted, &shapes, tokens)
+}
+
+/// The parts to clear, oldest first: results clearly larger than their note, but for the newest that stay.
+fn candidates(history: &History, settings: &Settings, budget: u64) -> Vec<usize> {
+    let results = || (0..history.parts.len()).filter(|&index| history.parts[index].result);
+    let mut left = share(budget, settings.keep_share);
+    let mut kept = history.parts.len();
+    for (count, index) in results().rev().enumerate() {
+        let tokens = u64::from(weight(history, index).0);
+        if count > 0 && tokens > left {
+            break;
+        }
+        left = left.saturating_sub(tokens);
+        kept = index;
+    }
+    results()
+        .take_while(|&index| index < kept)
+        .filter(|&index| {
+            let (tokens, note) = weight(history, index);
+            let part = &history.parts[index];
+            let saving = settings.min_saving.map_or(note, |saving| saving.max(1) - 1);
+            part.clearing != Clearing::Never
+                && !history.rows[part.message].pinned
+                && tokens.saturating_sub(note) > saving
+        })
+        .collect()
+}
+
+/// What a result and its note cost: with their message where it holds nothing else, as the ladder counts.
+fn weight(history: &History, index: usize) -> (u32, u32) {
+    let part = &history.parts[index];
+    if history.parts_of(part.message).len() == 1 {
+        let around = history.rows[part.message].tokens - part.tokens;
+        return (part.tokens + around, part.note + around);
+    }
+    (part.tokens, part.note)
+}
+
+fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], tokens: u64) -> Plan {
+    let kept = |message: &usize| *message >= start || history.rows[*message].pinned;
+    let changed = shapes
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|&(index, shape)| shape != Shape::Whole && kept(&history.parts[index].message));
+    let messages: Vec<usize> = (0..history.len()).filter(kept).collect();
+    let note = noted.then(|| note_place(history, &messages));
+    Plan {
+        elements: elements(messages.into_iter(), note),
+        shapes: changed.collect(),
+        tokens,
+        changed: None,
+        cuts: Vec::new(),
+    }
+}

@@ -1,0 +1,208 @@
+//! Binding of `secateur_core::{History, Automaton, ladder}`.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyList;
+use secateur_core::{Automaton, Clearing, Element, Entry, History, NewPart, Plan, Settings, Shape, ladder};
+
+use crate::formats::{Format, Reader, Reading, Rules};
+
+/// Elements (index of a message, -1 for the note), shapes (message, place of the part in it, tokens to which it is
+/// cut or -1 if it is cleared), tokens, first element that differs from the last request point, cuts so far.
+type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, Option<usize>, Vec<usize>);
+
+/// Tokens of a message, and of each of its parts and the note for it.
+type Counted = (u32, Vec<(u32, u32)>);
+
+/// A history and the automaton that fits it; see `secateur.fit` for what the settings mean.
+#[pyclass(frozen, module = "secateur._core")]
+pub(crate) struct Fitter {
+    state: Mutex<State>,
+    settings: Settings,
+    published: bool,
+}
+
+struct State {
+    reader: Reader,
+    history: History,
+    automaton: Automaton,
+}
+
+#[pymethods]
+impl Fitter {
+    #[new]
+    #[pyo3(signature = (
+        format, budget, *, low_water, batch, keep_share, min_saving, min_cleared, keep_results, keep_last, note,
+        result_note, input_note, smallest_cut, pending, clear_inputs, tools, published
+    ))]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // Keywords, named by the Python layer.
+    fn new(
+        format: &str,
+        budget: u64,
+        low_water: f64,
+        batch: usize,
+        keep_share: f64,
+        min_saving: Option<u32>,
+        min_cleared: u64,
+        keep_results: usize,
+        keep_last: usize,
+        note: u32,
+        result_note: u32,
+        input_note: u32,
+        smallest_cut: u32,
+        pending: bool,
+        clear_inputs: bool,
+        tools: HashMap<String, String>,
+        published: bool,
+    ) -> PyResult<Self> {
+        let settings = Settings {
+            low_water,
+            batch,
+            keep_share,
+            min_saving,
+            min_cleared,
+            keep_results,
+            keep_last,
+            note,
+            smallest_cut,
+            pending,
+        };
+        let clearing = |rule: &str| match rule {
+            "never" => Ok(Clearing::Never),
+            "first" => Ok(Clearing::First),
+            _ => Err(PyValueError::new_err(format!("no rule {rule:?}"))),
+        };
+        let tools = tools.into_iter().map(|(tool, rule)| Ok((tool, clearing(&rule)?))).collect::<PyResult<_>>()?;
+        let rules = Rules { tools, inputs: clear_inputs, result_note, input_note };
+        let state = State {
+            reader: Reader::new(Format::named(format)?, rules),
+            history: History::new(),
+            automaton: Automaton::new(settings.clone(), budget),
+        };
+        Ok(Self { state: Mutex::new(state), settings, published })
+    }
+
+    /// Append messages; all are appended or, on an error, none.
+    ///
+    /// Args:
+    ///     messages: In the wire format named at the start.
+    ///     pinned: Indices of messages never to be cleared or removed, within the whole history, rising.
+    ///     counts: Tokens of each message, and of each of its parts and the note for it, where a counter counted them.
+    #[pyo3(signature = (messages, pinned, counts=None))]
+    #[allow(clippy::needless_pass_by_value)] // Lists of numbers arrive as vectors of their own.
+    fn extend(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyList>,
+        pinned: Vec<usize>,
+        counts: Option<Vec<Counted>>,
+    ) -> PyResult<()> {
+        let mut state = self.lock(py);
+        let State { reader, history, .. } = &mut *state;
+        let first = history.len();
+        let readings: Vec<Reading> = messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| reader.read(&message, first + index))
+            .collect::<PyResult<_>>()?;
+        let mut counts = counts.into_iter().flatten();
+        for (index, mut reading) in readings.into_iter().enumerate() {
+            if let Some((tokens, parts)) = counts.next() {
+                reading.tokens = tokens;
+                let paired = reading.parts.into_iter().zip(parts);
+                reading.parts = paired.map(|(part, (tokens, note))| NewPart { tokens, note, ..part }).collect();
+            }
+            history.push(&Entry {
+                kind: reading.kind,
+                continues: reading.continues,
+                pinned: reading.pinned || pinned.binary_search(&(first + index)).is_ok(),
+                tokens: reading.tokens,
+                calls: &reading.calls,
+                results: &reading.results,
+                parts: &reading.parts,
+            });
+        }
+        Ok(())
+    }
+
+    /// Set the budget, in tokens, for request points from a message on.
+    fn set_budget(&self, py: Python<'_>, start: usize, budget: u64) {
+        self.lock(py).automaton.set_budget(start, budget);
+    }
+
+    /// The window to send now, as if a request were sent after the newest message.
+    fn plan(&self, py: Python<'_>) -> PlainPlan {
+        py.detach(|| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let State { history, automaton, .. } = &mut *state;
+            let here = history.len();
+            if self.published {
+                return plain(history, &ladder(history, &self.settings, automaton.budget_at(here)));
+            }
+            automaton.advance(history);
+            // The next message may be no answer, so that no request was sent here: the walk itself does not cut yet.
+            let mut now = automaton.clone();
+            now.settle(history);
+            plain(history, &now.plan(history))
+        })
+    }
+
+    /// Tokens of each message, whole.
+    fn tokens(&self, py: Python<'_>) -> Vec<u32> {
+        let state = self.lock(py);
+        (0..state.history.len()).filter_map(|message| state.history.tokens_of(message)).collect()
+    }
+
+    /// The parts of each message that can be cleared: (tokens, tokens of the note, whether it is a result).
+    fn parts(&self, py: Python<'_>) -> Vec<Vec<(u32, u32, bool)>> {
+        let state = self.lock(py);
+        let mut parts = vec![Vec::new(); state.history.len()];
+        for part in state.history.parts() {
+            if let Some(of_message) = parts.get_mut(part.message) {
+                of_message.push((part.tokens, part.note, part.result));
+            }
+        }
+        parts
+    }
+
+    /// Calls without their result and results without their call: (message, id of the call, whether it is a result).
+    fn faults(&self, py: Python<'_>, pending: bool) -> Vec<(usize, String, bool)> {
+        let state = self.lock(py);
+        let faults = state.history.faults(pending);
+        faults.into_iter().map(|fault| (fault.message, fault.call, fault.answered)).collect()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.lock(py).history.len()
+    }
+}
+
+impl Fitter {
+    /// Waits without the interpreter: reading messages may run Python code, and with it other threads.
+    fn lock<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, State> {
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn plain(history: &History, plan: &Plan) -> PlainPlan {
+    let elements = plan.elements.iter().map(|element| match element {
+        // A message is an index into memory, so that it fits int64.
+        #[allow(clippy::cast_possible_wrap)]
+        Element::Message(message) => *message as i64,
+        Element::Note => -1,
+    });
+    let shapes = plan.shapes.iter().filter_map(|&(index, shape)| {
+        let part = history.parts().get(index)?;
+        let tokens = match shape {
+            Shape::Whole => return None,
+            Shape::Cleared => -1,
+            Shape::Cut(tokens) => i64::from(tokens),
+        };
+        Some((part.message, part.place, tokens))
+    });
+    (elements.collect(), shapes.collect(), plan.tokens, plan.changed, plan.cuts.clone())
+}

@@ -1,0 +1,57 @@
+//! Bedrock Converse: like Anthropic's, but the kind of a block is its only key.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use secateur_core::Kind;
+
+use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, content_cost, cost, dict, get, list, role, string};
+
+impl Reader {
+    pub(super) fn bedrock(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let py = message.py();
+        reading.kind = match role(message)?.as_str() {
+            "system" => Kind::System,
+            "user" => Kind::Human,
+            "assistant" => Kind::Assistant,
+            _ => Kind::Other,
+        };
+        for element in list(get(message, intern!(py, "content"))?.as_ref(), "content")? {
+            let block = dict(&element, "a block")?;
+            if let Some(call) = get(block, intern!(py, "toolUse"))? {
+                let call = dict(&call, "toolUse")?;
+                let id = get(call, intern!(py, "toolUseId"))?.map(|id| string(&id)).transpose()?;
+                let name = get(call, intern!(py, "name"))?;
+                let input = get(call, intern!(py, "input"))?;
+                self.add_call(reading, id, name.as_ref(), input.as_ref())?;
+            } else if let Some(result) = get(block, intern!(py, "toolResult"))? {
+                let result = dict(&result, "toolResult")?;
+                let id = get(result, intern!(py, "toolUseId"))?.map(|id| string(&id)).transpose()?;
+                let content = content_cost(get(result, intern!(py, "content"))?.as_ref(), block_cost)?;
+                self.add_result(reading, id, None, content);
+            } else {
+                reading.tokens += block_cost(block)?.tokens;
+            }
+        }
+        if reading.parts.iter().any(|part| part.result) {
+            reading.kind = Kind::Result;
+        }
+        Ok(())
+    }
+}
+
+fn block_cost(block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
+    let py = block.py();
+    if let Some(text) = get(block, intern!(py, "text"))? {
+        return cost(&text);
+    }
+    for key in [intern!(py, "image"), intern!(py, "document"), intern!(py, "video")] {
+        if get(block, key)?.is_some() {
+            return Ok(Cost { tokens: MEDIA_TOKENS, text: false });
+        }
+    }
+    if get(block, intern!(py, "cachePoint"))?.is_some() {
+        return Ok(Cost { tokens: 0, text: false });
+    }
+    cost(block.as_any())
+}

@@ -1,0 +1,394 @@
+//! Reading the messages of every wire format into what the core knows of a message.
+//!
+//! One pass over plain dicts, without copies of their texts. Each text is counted by itself and rounded up, so that
+//! the cost of a message is the sum of the costs of its texts, and clearing one changes nothing else.
+
+mod anthropic;
+mod bedrock;
+mod detect;
+mod gemini;
+mod openai_chat;
+mod responses;
+
+pub(crate) use detect::detect_format;
+
+use std::collections::HashMap;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use secateur_core::{Clearing, Kind, NewPart, ScriptCounts};
+
+use crate::error::MessageError;
+use crate::text::with_text;
+
+/// What a provider adds to each message, in tokens: role, separators.
+const MESSAGE_OVERHEAD: u32 = 4;
+/// What an image, a document or a sound counts as where only its payload is there: between what OpenAI (765) and
+/// Anthropic (about 1,600) charge for an image of a megapixel.
+const MEDIA_TOKENS: u32 = 1024;
+/// Deeper values are refused, before the stack runs out.
+const DEEPEST: usize = 200;
+
+/// The wire formats that are told apart; the simple one is read like OpenAI's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    OpenAiChat,
+    Responses,
+    Anthropic,
+    Gemini,
+    Bedrock,
+}
+
+impl Format {
+    /// The format of a name; an unknown name is a mistake of the Python layer.
+    pub(crate) fn named(name: &str) -> PyResult<Self> {
+        match name {
+            "simple" | "openai_chat" => Ok(Self::OpenAiChat),
+            "openai_responses" => Ok(Self::Responses),
+            "anthropic" => Ok(Self::Anthropic),
+            "gemini" => Ok(Self::Gemini),
+            "bedrock" => Ok(Self::Bedrock),
+            _ => Err(pyo3::exceptions::PyValueError::new_err(format!("no format {name:?}"))),
+        }
+    }
+}
+
+/// How results and arguments may be cleared.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rules {
+    /// By name of the tool.
+    pub(crate) tools: HashMap<String, Clearing>,
+    /// Whether the arguments of calls are cleared too.
+    pub(crate) inputs: bool,
+    /// What the note for a result costs, in tokens.
+    pub(crate) result_note: u32,
+    /// What the note for arguments costs, in tokens.
+    pub(crate) input_note: u32,
+}
+
+/// What one message says.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) kind: Kind,
+    pub(crate) continues: bool,
+    pub(crate) pinned: bool,
+    pub(crate) tokens: u32,
+    pub(crate) calls: Vec<String>,
+    pub(crate) results: Vec<String>,
+    pub(crate) parts: Vec<NewPart>,
+}
+
+/// Reads message after message; remembers which tool a call names.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    format: Format,
+    pub(crate) rules: Rules,
+    tool_of_call: HashMap<String, String>,
+}
+
+/// What a value costs, and whether it is nothing but text.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    tokens: u32,
+    text: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(format: Format, rules: Rules) -> Self {
+        Self { format, rules, tool_of_call: HashMap::new() }
+    }
+
+    /// Reads a message, which may be any mapping.
+    pub(crate) fn read(&mut self, message: &Bound<'_, PyAny>, index: usize) -> PyResult<Reading> {
+        let copy;
+        let message = if let Ok(dict) = message.cast::<PyDict>() {
+            dict
+        } else {
+            copy = as_dict(message, index)?;
+            &copy
+        };
+        let mut reading = Reading {
+            kind: Kind::Other,
+            continues: false,
+            pinned: false,
+            tokens: MESSAGE_OVERHEAD,
+            calls: Vec::new(),
+            results: Vec::new(),
+            parts: Vec::new(),
+        };
+        match self.format {
+            Format::OpenAiChat => self.openai_chat(message, &mut reading),
+            Format::Responses => self.responses(message, &mut reading),
+            Format::Anthropic => self.anthropic(message, &mut reading),
+            Format::Gemini => self.gemini(message, &mut reading),
+            Format::Bedrock => self.bedrock(message, &mut reading),
+        }
+        .map_err(|problem| problem.at(message.py(), index))?;
+        Ok(reading)
+    }
+
+    /// Adds a call and the cost of its name and arguments.
+    fn add_call(
+        &mut self,
+        reading: &mut Reading,
+        id: Option<String>,
+        name: Option<&Bound<'_, PyAny>>,
+        arguments: Option<&Bound<'_, PyAny>>,
+    ) -> Result<(), Problem> {
+        let tool = name.map(string).transpose()?;
+        reading.tokens += name.map(|name| text_tokens(name)).transpose()?.unwrap_or_default();
+        if let Some(arguments) = arguments {
+            let tokens = cost(arguments)?.tokens;
+            reading.tokens += tokens;
+            if self.rules.inputs {
+                let clearing = tool.as_ref().map_or(Clearing::Ordinary, |tool| self.rule(tool));
+                let note = self.rules.input_note;
+                reading.parts.push(NewPart { tokens, note, clearing, text: false, result: false });
+            }
+        }
+        if let Some(id) = id {
+            if let (Some(tool), false) = (tool, self.rules.tools.is_empty()) {
+                self.tool_of_call.insert(id.clone(), tool);
+            }
+            reading.calls.push(id);
+        }
+        Ok(())
+    }
+
+    /// Adds a result and the cost of its content, which can be cleared.
+    fn add_result(&mut self, reading: &mut Reading, id: Option<String>, tool: Option<String>, content: Cost) {
+        let tool = tool.or_else(|| id.as_ref().and_then(|id| self.tool_of_call.get(id).cloned()));
+        reading.tokens += content.tokens;
+        reading.parts.push(NewPart {
+            tokens: content.tokens,
+            note: self.rules.result_note,
+            clearing: tool.map_or(Clearing::Ordinary, |tool| self.rule(&tool)),
+            text: content.text,
+            result: true,
+        });
+        reading.results.extend(id);
+    }
+
+    fn rule(&self, tool: &str) -> Clearing {
+        self.rules.tools.get(tool).copied().unwrap_or(Clearing::Ordinary)
+    }
+}
+
+/// Why a message cannot be read.
+#[derive(Debug)]
+enum Problem {
+    /// In words, after "message N".
+    Said(String),
+    /// An error of the interpreter.
+    Raised(PyErr),
+}
+
+impl Problem {
+    fn at(self, _py: Python<'_>, index: usize) -> PyErr {
+        match self {
+            Self::Said(problem) => MessageError::new_err((index, problem)),
+            Self::Raised(error) => error,
+        }
+    }
+}
+
+impl From<PyErr> for Problem {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
+    }
+}
+
+fn as_dict<'py>(message: &Bound<'py, PyAny>, index: usize) -> PyResult<Bound<'py, PyDict>> {
+    let is_mapping = message.cast::<pyo3::types::PyMapping>().is_ok();
+    if is_mapping {
+        let dict = PyDict::new(message.py());
+        dict.call_method1("update", (message,))?;
+        return Ok(dict);
+    }
+    let hint = if message.hasattr("model_dump")? { "; pass its model_dump()" } else { "" };
+    let problem = format!("is a {}, expected a mapping{hint}", message.get_type().name()?);
+    Err(MessageError::new_err((index, problem)))
+}
+
+/// The value of a key, or nothing if it is absent or None.
+fn get<'py>(dict: &Bound<'py, PyDict>, key: &Bound<'py, PyString>) -> Result<Option<Bound<'py, PyAny>>, Problem> {
+    Ok(dict.get_item(key)?.filter(|value| !value.is_none()))
+}
+
+/// A key under either of two names.
+fn either<'py>(
+    dict: &Bound<'py, PyDict>,
+    key: &Bound<'py, PyString>,
+    other: &Bound<'py, PyString>,
+) -> Result<Option<Bound<'py, PyAny>>, Problem> {
+    Ok(match get(dict, key)? {
+        Some(value) => Some(value),
+        None => get(dict, other)?,
+    })
+}
+
+fn dict<'a, 'py>(value: &'a Bound<'py, PyAny>, what: &str) -> Result<&'a Bound<'py, PyDict>, Problem> {
+    value.cast::<PyDict>().map_err(|_| {
+        let hint = if value.hasattr("model_dump").unwrap_or(false) { "; pass its model_dump()" } else { "" };
+        Problem::Said(format!("has {what} of type {}, expected a mapping{hint}", type_name(value)))
+    })
+}
+
+/// The elements of a list or tuple; nothing of None.
+fn list<'py>(value: Option<&Bound<'py, PyAny>>, what: &str) -> Result<Vec<Bound<'py, PyAny>>, Problem> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    if let Ok(list) = value.cast::<PyList>() {
+        return Ok(list.iter().collect());
+    }
+    match value.cast::<PyTuple>() {
+        Ok(tuple) => Ok(tuple.iter().collect()),
+        Err(_) => Err(Problem::Said(format!("has {what} of type {}, expected a list", type_name(value)))),
+    }
+}
+
+fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
+/// A string for comparison; lone surrogates are replaced, other values written out.
+fn string(value: &Bound<'_, PyAny>) -> Result<String, Problem> {
+    match value.cast::<PyString>() {
+        Ok(text) => Ok(text.to_string_lossy().into_owned()),
+        Err(_) => Ok(value.str()?.to_string_lossy().into_owned()),
+    }
+}
+
+fn role(message: &Bound<'_, PyDict>) -> Result<String, Problem> {
+    let key = pyo3::intern!(message.py(), "role");
+    match message.get_item(key)? {
+        Some(role)
+            if role.is_instance_of::<PyString>()
+                && !role.cast::<PyString>().is_ok_and(|role| role.is_empty().unwrap_or(true)) =>
+        {
+            string(&role)
+        }
+        Some(role) => Err(Problem::Said(format!("has role {}, expected a non-empty string", role.repr()?))),
+        None => Err(Problem::Said("has role None, expected a non-empty string".to_owned())),
+    }
+}
+
+fn tokens_of(counts: ScriptCounts) -> u32 {
+    u32::try_from(counts.tokens()).unwrap_or(u32::MAX)
+}
+
+fn text_tokens(value: &Bound<'_, PyAny>) -> Result<u32, Problem> {
+    match value.cast::<PyString>() {
+        Ok(text) => Ok(tokens_of(with_text(text, ScriptCounts::of)?)),
+        Err(_) => Ok(cost(value)?.tokens),
+    }
+}
+
+/// What a value costs: a string as it is, anything else as the JSON that it would be sent as.
+fn cost(value: &Bound<'_, PyAny>) -> Result<Cost, Problem> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Cost { tokens: tokens_of(with_text(text, ScriptCounts::of)?), text: true });
+    }
+    let mut counts = ScriptCounts::default();
+    let mut media = 0;
+    json(value, &mut counts, &mut media, 0)?;
+    Ok(Cost { tokens: tokens_of(counts).saturating_add(media), text: false })
+}
+
+/// Adds up the characters of a value as JSON, and the payloads in it as media.
+fn json(value: &Bound<'_, PyAny>, counts: &mut ScriptCounts, media: &mut u32, depth: usize) -> Result<(), Problem> {
+    if depth > DEEPEST {
+        return Err(Problem::Said("is nested too deeply".to_owned()));
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        if is_payload(text) {
+            *media = media.saturating_add(MEDIA_TOKENS);
+        } else {
+            let more = with_text(text, ScriptCounts::of)?;
+            counts.ascii += more.ascii + 2;
+            counts.cjk += more.cjk;
+            counts.other += more.other;
+        }
+    } else if let Ok(dict) = value.cast::<PyDict>() {
+        for (key, value) in dict.iter() {
+            json(&key, counts, media, depth + 1)?;
+            json(&value, counts, media, depth + 1)?;
+            counts.ascii += 4;
+        }
+        counts.ascii += 2;
+    } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        for element in value.try_iter()? {
+            json(&element?, counts, media, depth + 1)?;
+            counts.ascii += 2;
+        }
+        counts.ascii += 2;
+    } else if value.is_instance_of::<PyBytes>() {
+        *media = media.saturating_add(MEDIA_TOKENS);
+    } else if value.is_none() || value.is_instance_of::<PyBool>() {
+        counts.ascii += 5;
+    } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+        counts.ascii += value.str()?.len()?;
+    } else {
+        let more = with_text(&value.str()?, ScriptCounts::of)?;
+        counts.ascii += more.ascii + 2;
+        counts.cjk += more.cjk;
+        counts.other += more.other;
+    }
+    Ok(())
+}
+
+/// Whether a string is the payload of an image or a file: a data URL, or a long run of base64.
+fn is_payload(text: &Bound<'_, PyString>) -> bool {
+    const SHORTEST: usize = 256;
+    let base64 = |unit: u32| {
+        u8::try_from(unit)
+            .is_ok_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_'))
+    };
+    let check = |text: secateur_core::Text<'_>| match text {
+        secateur_core::Text::Latin1(units) | secateur_core::Text::Utf8(units) => {
+            units.starts_with(b"data:") && units.len() > SHORTEST
+                || units.len() > SHORTEST && units.iter().all(|&unit| base64(unit.into()))
+        }
+        secateur_core::Text::Ucs2(_) | secateur_core::Text::Ucs4(_) => false,
+    };
+    with_text(text, check).unwrap_or(false)
+}
+
+/// What content costs: a string, or blocks of which `block` says the cost.
+fn content_cost(
+    content: Option<&Bound<'_, PyAny>>,
+    mut block: impl FnMut(&Bound<'_, PyDict>) -> Result<Cost, Problem>,
+) -> Result<Cost, Problem> {
+    let Some(content) = content else { return Ok(Cost { tokens: 0, text: true }) };
+    if content.is_instance_of::<PyString>() {
+        return cost(content);
+    }
+    let mut total = Cost { tokens: 0, text: true };
+    for element in list(Some(content), "content")? {
+        let each =
+            if element.is_instance_of::<PyString>() { cost(&element)? } else { block(dict(&element, "a block")?)? };
+        total = Cost { tokens: total.tokens.saturating_add(each.tokens), text: total.text && each.text };
+    }
+    Ok(total)
+}
+
+/// What a content block costs whose kind stands under "type": text as text, media by a flat rate, all else as JSON.
+fn typed_block_cost(block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
+    let py = block.py();
+    let kind = get(block, pyo3::intern!(py, "type"))?.map(|kind| string(&kind)).transpose()?.unwrap_or_default();
+    for (kinds, key) in [
+        (&["text", "input_text", "output_text", "summary_text"][..], pyo3::intern!(py, "text")),
+        (&["refusal"][..], pyo3::intern!(py, "refusal")),
+        (&["thinking"][..], pyo3::intern!(py, "thinking")),
+    ] {
+        if kinds.contains(&kind.as_str())
+            && let Some(text) = get(block, key)?
+        {
+            return cost(&text);
+        }
+    }
+    let media = ["image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url"];
+    if media.contains(&kind.as_str()) {
+        return Ok(Cost { tokens: MEDIA_TOKENS, text: false });
+    }
+    cost(block.as_any())
+}

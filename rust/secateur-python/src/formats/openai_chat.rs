@@ -1,0 +1,80 @@
+//! OpenAI chat completions, and the simple shape of role and content.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use secateur_core::Kind;
+
+use super::{
+    Problem, Reader, Reading, content_cost, cost, dict, get, list, role, string, text_tokens, typed_block_cost,
+};
+
+/// Stands for the id that calls of the older form do not have.
+const OLD_CALL: &str = "function_call";
+
+impl Reader {
+    pub(super) fn openai_chat(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let py = message.py();
+        let role = role(message)?;
+        reading.kind = match role.as_str() {
+            "system" | "developer" => Kind::System,
+            "user" | "human" => Kind::Human,
+            "assistant" | "agent" | "model" | "ai" => Kind::Assistant,
+            "tool" | "function" => Kind::Result,
+            _ => Kind::Other,
+        };
+        let content = get(message, intern!(py, "content"))?;
+        let said = content_cost(content.as_ref(), typed_block_cost)?;
+        if reading.kind == Kind::Result {
+            let name = get(message, intern!(py, "name"))?.map(|name| string(&name)).transpose()?;
+            let id = match get(message, intern!(py, "tool_call_id"))? {
+                Some(id) => Some(string(&id)?),
+                None => (role == "function").then(|| OLD_CALL.to_owned()),
+            };
+            self.add_result(reading, id, name, said);
+            return Ok(());
+        }
+        reading.tokens += said.tokens;
+        if let Some(name) = get(message, intern!(py, "name"))? {
+            reading.tokens += text_tokens(&name)?;
+        }
+        if reading.kind != Kind::Assistant {
+            return Ok(());
+        }
+        for key in [intern!(py, "reasoning_content"), intern!(py, "refusal"), intern!(py, "thinking_blocks")] {
+            if let Some(more) = get(message, key)? {
+                reading.tokens += cost(&more)?.tokens;
+            }
+        }
+        for call in list(get(message, intern!(py, "tool_calls"))?.as_ref(), "tool_calls")? {
+            let call = dict(&call, "a tool call")?;
+            let id = get(call, intern!(py, "id"))?.map(|id| string(&id)).transpose()?;
+            let function = match get(call, intern!(py, "function"))? {
+                Some(function) => Some(function),
+                None => get(call, intern!(py, "custom"))?,
+            };
+            self.function(reading, id, function.as_ref())?;
+        }
+        if let Some(function) = get(message, intern!(py, "function_call"))? {
+            self.function(reading, Some(OLD_CALL.to_owned()), Some(&function))?;
+        }
+        Ok(())
+    }
+
+    fn function(
+        &mut self,
+        reading: &mut Reading,
+        id: Option<String>,
+        function: Option<&Bound<'_, PyAny>>,
+    ) -> Result<(), Problem> {
+        let Some(function) = function else { return self.add_call(reading, id, None, None) };
+        let function = dict(function, "a function")?;
+        let py = function.py();
+        let name = get(function, intern!(py, "name"))?;
+        let arguments = match get(function, intern!(py, "arguments"))? {
+            Some(arguments) => Some(arguments),
+            None => get(function, intern!(py, "input"))?,
+        };
+        self.add_call(reading, id, name.as_ref(), arguments.as_ref())
+    }
+}

@@ -1,0 +1,57 @@
+//! OpenAI Responses: a list of items; what the model puts out in one response is a run of them.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use secateur_core::Kind;
+
+use super::{Problem, Reader, Reading, content_cost, cost, get, role, string, typed_block_cost};
+
+/// Calls that are answered by an item of their own, named like them and `_output`.
+const ANSWERED: [&str; 6] =
+    ["function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"];
+
+impl Reader {
+    pub(super) fn responses(&mut self, item: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let py = item.py();
+        let kind = get(item, intern!(py, "type"))?.map(|kind| string(&kind)).transpose()?;
+        let kind = kind.as_deref().unwrap_or("message");
+        let id = get(item, intern!(py, "call_id"))?.map(|id| string(&id)).transpose()?;
+        if kind == "message" {
+            reading.kind = match role(item)?.as_str() {
+                "system" | "developer" => Kind::System,
+                "user" => Kind::Human,
+                "assistant" => Kind::Assistant,
+                _ => Kind::Other,
+            };
+            reading.continues = reading.kind == Kind::Assistant;
+            let content = get(item, intern!(py, "content"))?;
+            reading.tokens += content_cost(content.as_ref(), typed_block_cost)?.tokens;
+        } else if kind.strip_suffix("_output").is_some_and(|call| ANSWERED.contains(&call)) {
+            reading.kind = Kind::Result;
+            let output = get(item, intern!(py, "output"))?;
+            let content = match &output {
+                Some(output) if output.is_instance_of::<PyDict>() => cost(output)?,
+                output => content_cost(output.as_ref(), typed_block_cost)?,
+            };
+            self.add_result(reading, id, None, content);
+        } else if ANSWERED.contains(&kind) {
+            (reading.kind, reading.continues) = (Kind::Assistant, true);
+            let name = get(item, intern!(py, "name"))?;
+            let mut arguments = None;
+            for key in [intern!(py, "arguments"), intern!(py, "input"), intern!(py, "action"), intern!(py, "operation")]
+            {
+                if arguments.is_none() {
+                    arguments = get(item, key)?;
+                }
+            }
+            self.add_call(reading, id, name.as_ref(), arguments.as_ref())?;
+        } else {
+            (reading.kind, reading.continues) = (Kind::Assistant, true);
+            // What the server has condensed stands for all that it replaced.
+            reading.pinned = kind.starts_with("compaction");
+            reading.tokens += cost(item.as_any())?.tokens;
+        }
+        Ok(())
+    }
+}
