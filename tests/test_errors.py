@@ -10,6 +10,16 @@ EXAMPLES = [
     (errors.MessageError(3, "has no content"), ValueError, "message 3 has no content"),
     (errors.MessageError(None, "has no text"), ValueError, "current_prompt has no text"),
     (errors.OptionError("top_k", -1, "a whole number"), ValueError, "top_k is -1, it must be a whole number"),
+    (
+        errors.BudgetError(1200, 1000, "tools", {"system": 0, "tools": 900, "newest": 300}),
+        ValueError,
+        "needed 1,200 tokens, the budget is 1,000; largest part: tools (tools 900, newest 300)",
+    ),
+    (
+        errors.HistoryChanged(4),
+        RuntimeError,
+        "message 4 was changed after it was appended; a session's history only grows",
+    ),
     (errors.VectorError("vectors have shape (3,)"), ValueError, "vectors have shape (3,)"),
     (errors.EmbedderError("mine", "a list"), ValueError, "mine returned a list"),
     (errors.EmbedderUnavailable("run it"), ImportError, "run it"),

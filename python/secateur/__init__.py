@@ -7,32 +7,54 @@
 
 from secateur._core import VectorIndex, top_k
 from secateur.errors import (
+    BudgetError,
     ConversationError,
     EmbedderError,
     EmbedderUnavailable,
+    HistoryChanged,
     MessageError,
     ModelError,
     OptionError,
     SecateurError,
     VectorError,
 )
+from secateur.fit import Fate, Policy, Report, Setting, Window, fit
+from secateur.notices import Notes
 from secateur.prune import Choice, Pruner, Pruning, prune_context
-from secateur.tokens import estimate_tokens
+from secateur.session import Session
+from secateur.tokens import TokenCounter, estimate_tokens
+from secateur.truncate import truncate
+from secateur.validity import Problem, check, repair
 
 __all__ = [
+    "BudgetError",
     "Choice",
     "ConversationError",
     "EmbedderError",
     "EmbedderUnavailable",
+    "Fate",
+    "HistoryChanged",
     "MessageError",
     "ModelError",
+    "Notes",
     "OptionError",
+    "Policy",
+    "Problem",
     "Pruner",
     "Pruning",
+    "Report",
     "SecateurError",
+    "Session",
+    "Setting",
+    "TokenCounter",
     "VectorError",
     "VectorIndex",
+    "Window",
+    "check",
     "estimate_tokens",
+    "fit",
     "prune_context",
+    "repair",
     "top_k",
+    "truncate",
 ]

@@ -8,7 +8,7 @@ from numpy import float32, int64
 from numpy.typing import ArrayLike, NDArray
 from typing import Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["BUILD_PROFILE", "Fitter", "VectorIndex", "detect_format", "grapheme_boundaries", "script_tokens", "top_k"]
+__all__ = ["BUILD_PROFILE", "Fitter", "VectorIndex", "detect_format", "grapheme_boundaries", "read_structure", "script_tokens", "top_k"]
 
 BUILD_PROFILE: Final[str]
 """
@@ -21,7 +21,7 @@ class Fitter:
     A history and the automaton that fits it; see `secateur.fit` for what the settings mean.
     """
     def __len__(self, /) -> int: ...
-    def __new__(cls, /, format: str, budget: SupportsIndex, *, low_water: SupportsFloat | SupportsIndex, batch: SupportsIndex, keep_share: SupportsFloat | SupportsIndex, min_saving: SupportsIndex | None, min_cleared: SupportsIndex, keep_results: SupportsIndex, keep_last: SupportsIndex, note: SupportsIndex, result_note: SupportsIndex, input_note: SupportsIndex, smallest_cut: SupportsIndex, pending: bool, clear_inputs: bool, tools: dict[str, str], published: bool) -> Fitter: ...
+    def __new__(cls, /, format: str, budget: SupportsIndex, *, low_water: SupportsFloat | SupportsIndex, batch: SupportsIndex, keep_share: SupportsFloat | SupportsIndex, min_saving: SupportsIndex | None, min_cleared: SupportsIndex, keep_results: SupportsIndex, keep_last: SupportsIndex, note: SupportsIndex, result_note: SupportsIndex, input_note: SupportsIndex, smallest_cut: SupportsIndex, pending: bool, lead: bool, divide: bool, clear_inputs: bool, tools: dict[str, str], published: bool) -> Fitter: ...
     def extend(self, /, messages: list, pinned: SupportsGetItem[int, SupportsIndex], counts: SupportsGetItem[int, tuple[SupportsIndex, SupportsGetItem[int, tuple[SupportsIndex, SupportsIndex]]]] | None = None) -> None:
         """
         Append messages; all are appended or, on an error, none.
@@ -35,11 +35,15 @@ class Fitter:
         """
         Calls without their result and results without their call: (message, id of the call, whether it is a result).
         """
+    def floor(self, /) -> tuple[int, int]:
+        """
+        What must be sent, in tokens: the pinned messages, and the newest round or message.
+        """
     def parts(self, /) -> list[list[tuple[int, int, bool]]]:
         """
         The parts of each message that can be cleared: (tokens, tokens of the note, whether it is a result).
         """
-    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int | None, list[int]]:
+    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int, int | None, list[int]]:
         """
         The window to send now, as if a request were sent after the newest message.
         """
@@ -132,6 +136,11 @@ def detect_format(messages: list) -> str:
 def grapheme_boundaries(text: str, /) -> list[int]:
     """
     The positions in a text at which it can be cut without tearing a grapheme cluster (UAX #29), its end included.
+    """
+
+def read_structure(format: str, messages: list) -> list[tuple[str, bool, list[str], list[str]]]:
+    """
+    What messages are: (kind, whether it continues the output before it, calls, results).
     """
 
 def script_tokens(text: str, /) -> int:

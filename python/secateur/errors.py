@@ -6,6 +6,8 @@ pickled. The text names what was given and what is allowed; a place or a name is
     SecateurError
     ├── MessageError         ValueError    a message that cannot be read
     ├── OptionError          ValueError    an argument outside its limits
+    ├── BudgetError          ValueError    what must be sent exceeds the budget
+    ├── HistoryChanged       RuntimeError  a message of a session changed after it was appended
     ├── VectorError          ValueError    vectors of the wrong shape, dtype or value
     ├── EmbedderError        ValueError    an embedder that returned something else than vectors
     ├── EmbedderUnavailable  ImportError   no model, or no package to run it
@@ -55,6 +57,47 @@ class OptionError(SecateurError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.name} is {self.value!r}, it must be {self.limit}"
+
+
+class BudgetError(SecateurError, ValueError):
+    """What must be sent does not fit into the budget, even when all that can be left out is left out.
+
+    Catch it to tell the person to start a new chat, to raise the budget, or to shorten what is named as the largest
+    part.
+
+    Attributes:
+        needed: Tokens that the smallest window takes, with system prompt, tools and reserve.
+        budget: Tokens that there are.
+        largest: The largest part.
+        parts: Tokens of "system", "tools", "reserve", "pinned" (system messages, the first human message, what the
+            policy pins) and "newest" (the newest round or message, uncut).
+    """
+
+    def __init__(self, needed: int, budget: int, largest: str, parts: dict[str, int]) -> None:
+        super().__init__(needed, budget, largest, parts)
+        self.needed = needed
+        self.budget = budget
+        self.largest = largest
+        self.parts = parts
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {tokens:,}" for name, tokens in self.parts.items() if tokens)
+        return f"needed {self.needed:,} tokens, the budget is {self.budget:,}; largest part: {self.largest} ({parts})"
+
+
+class HistoryChanged(SecateurError, RuntimeError):
+    """A message of a session was changed after it was appended: append a new one instead.
+
+    Attributes:
+        index: Its place in the history.
+    """
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+    def __str__(self) -> str:
+        return f"message {self.index} was changed after it was appended; a session's history only grows"
 
 
 class VectorError(SecateurError, ValueError):

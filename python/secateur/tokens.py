@@ -2,11 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
 
 from secateur import formats
 from secateur._core import script_tokens
 from secateur.errors import OptionError
+
+MESSAGE_TOKENS = 4
+"""What a message costs beside its texts: role and separators."""
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """Counts tokens of texts.
+
+    A method `count_message(message)` may count whole messages; without it a message costs its texts, each by itself,
+    and `MESSAGE_TOKENS`. A method `upper(text)` may give a bound that the true count does not exceed.
+
+    >>> class Words:
+    ...     def count(self, text: str) -> int:
+    ...         return len(text.split())
+    >>> isinstance(Words(), TokenCounter)
+    True
+    """
+
+    def count(self, text: str, /) -> int:
+        """Return the tokens of a text."""
+        ...
+
+
+AnyCounter = TokenCounter | Callable[[str], int] | Callable[[Any], int]
+"""A `TokenCounter`, or a callable that counts the tokens of a text or of a message."""
+
+
+class Measure:
+    """A counter as the fitting uses it: for texts, for messages, for anything that is sent as JSON.
+
+    Args:
+        counter: What the caller gave; None for the script rule.
+        wire: The format of the messages.
+
+    Raises:
+        OptionError: If it counts neither texts nor messages.
+    """
+
+    def __init__(self, counter: AnyCounter | None, wire: formats.WireFormat) -> None:
+        self.is_default = counter is None
+        self._wire = wire
+        self._of_message: Callable[[Any], int] | None = None
+        self._of_text: Callable[[str], int] | None = None
+        if counter is None:
+            self._of_text = script_tokens
+            return
+        if isinstance(counter, TokenCounter):
+            self._of_text = getattr(counter, "upper", counter.count)
+            self._of_message = getattr(counter, "count_message", None)
+        elif callable(counter):
+            # What a bare callable counts shows when it is called.
+            if _counts(counter, "a"):
+                self._of_text = counter
+            elif _counts(counter, wire.note("a")):
+                self._of_message = counter
+        if self._of_text is None and self._of_message is None:
+            raise OptionError("counter", counter, "a callable that counts a text or a message, or have count(text)")
+
+    def text(self, text: str) -> int:
+        """Tokens of a text."""
+        if self._of_text is not None:
+            return self._of_text(text)
+        assert self._of_message is not None
+        return self._of_message(self._wire.note(text)) - self._of_message(self._wire.note(""))
+
+    def message(self, message: formats.Message) -> int:
+        """Tokens of a message."""
+        if self._of_message is not None:
+            return self._of_message(message)
+        return MESSAGE_TOKENS + sum(map(self.text, self._wire.texts(message)))
+
+    def value(self, value: Any) -> int:
+        """Tokens of a system prompt or of tool schemas: a string as it is, anything else as JSON."""
+        return self.text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _counts(counter: Callable[[Any], object], value: Any) -> bool:
+    try:
+        return isinstance(counter(value), int)
+    except Exception:  # noqa: BLE001  # a counter for the other kind fails in whichever way it likes
+        return False
+
 
 PROFILES = ("script",)
 """The estimates that can be named; "script" is the published rule."""

@@ -18,13 +18,16 @@ HERE = Path(__file__).parent
 FREE = ("MIT", "Apache-2.0", "BSD-3-Clause")
 
 CONVERSATIONS = {
-    # file: (source file, how many, least and most messages); of several languages the shortest of each
-    "service.jsonl": ("agents_tau_bench", 4, 20, 40),
-    "coding.jsonl": ("agents_claude_code_entire", 2, 20, 60),
-    "functions.jsonl": ("agents_toolbench", 2, 5, 20),
-    "meeting.jsonl": ("dialogues_qmsum", 1, 100, 260),
-    "memories.jsonl": ("dialogues_madial", 2, 40, 90),
-    "multilingual.jsonl": ("multilingual", 40, 4, 60),
+    # file: (source file, format, how many, least and most messages); of several languages the shortest of each
+    "service.jsonl": ("agents_tau_bench", "openai", 4, 20, 40),
+    "coding.jsonl": ("agents_claude_code_entire", "anthropic", 2, 20, 60),
+    "functions.jsonl": ("agents_toolbench", "openai", 2, 5, 20),
+    "responses.jsonl": ("agents_vcr", "responses", 4, 8, 40),
+    "gemini.jsonl": ("agents_vcr", "gemini", 4, 6, 40),
+    "bedrock.jsonl": ("agents_vcr", "bedrock", 4, 3, 40),
+    "meeting.jsonl": ("dialogues_qmsum", "simple", 1, 100, 260),
+    "memories.jsonl": ("dialogues_madial", "simple", 2, 40, 90),
+    "multilingual.jsonl": ("multilingual", "simple", 40, 4, 60),
 }
 
 
@@ -34,12 +37,14 @@ def records(folder: Path, source: str) -> Iterator[dict[str, Any]]:
         yield from (record for record in map(json.loads, lines) if record["licence"] in FREE)
 
 
-def pick(folder: Path, source: str, count: int, least: int, most: int) -> list[dict[str, Any]]:
+def pick(folder: Path, source: str, form: str, count: int, least: int, most: int) -> list[dict[str, Any]]:
     """The shortest records of a fitting length, of each language if the records name theirs; agents must use tools."""
-    fitting = [record for record in records(folder, source) if least <= len(record["messages"]) <= most]
+    fitting = [record for record in records(folder, source) if record["format"] == form]
+    fitting = [record for record in fitting if least <= len(record["messages"]) <= most]
     if source.startswith("agents_"):
-        marks = ('"tool_call_id"', '"tool_result"', '"function_call"')
-        fitting = [record for record in fitting if sum(map(json.dumps(record["messages"]).count, marks)) >= 3]
+        marks = ('"tool_call_id"', '"tool_result"', '"function_call"', '"functionResponse"', '"toolResult"')
+        enough = 1 if source == "agents_vcr" else 3
+        fitting = [record for record in fitting if sum(map(json.dumps(record["messages"]).count, marks)) >= enough]
     fitting.sort(key=lambda record: len(json.dumps(record)))
     shortest = {record.get("lang", record["id"]): record for record in reversed(fitting)}
     return list(reversed(shortest.values()))[:count]
@@ -65,8 +70,8 @@ def sentences(folder: Path) -> list[str]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for name, (source, count, least, most) in CONVERSATIONS.items():
-        chosen = pick(folder, source, count, least, most)
+    for name, (source, form, count, least, most) in CONVERSATIONS.items():
+        chosen = pick(folder, source, form, count, least, most)
         lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in chosen]
         (HERE / name).write_text("".join(lines), encoding="utf-8")
     texts = sentences(folder)

@@ -10,16 +10,56 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from secateur._core import detect_format
 from secateur.errors import MessageError, OptionError
-from secateur.formats import anthropic, openai_chat
+from secateur.formats import anthropic, bedrock, gemini, openai_chat, openai_responses, simple
+from secateur.formats.wire import Message, PartKind, WireFormat, plain_text
 
-Message = Mapping[str, Any]
-"""One element of a provider's list, in the provider's own shape."""
+__all__ = [
+    "FORMATS",
+    "Columns",
+    "Message",
+    "PartKind",
+    "Units",
+    "WireFormat",
+    "named",
+    "plain_text",
+    "read",
+    "rounds",
+    "turns",
+]
+
+FORMATS: dict[str, WireFormat] = {
+    each.name: each
+    for each in (
+        openai_chat.OpenAIChat(),
+        openai_responses.OpenAIResponses(),
+        anthropic.Anthropic(),
+        gemini.Gemini(),
+        bedrock.Bedrock(),
+        simple.Simple(),
+    )
+}
+"""The wire formats by name."""
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 _PLAIN_ROLES = frozenset({"user", "assistant", "agent"})
+
+
+def named(name: str | None, messages: list[Message]) -> WireFormat:
+    """The format of a name, or the one that the messages show.
+
+    Raises:
+        OptionError: If there is no format of that name.
+        MessageError: If a message is of no format.
+    """
+    if name is None:
+        name = detect_format(messages)
+    if name not in FORMATS:
+        raise OptionError("format", name, f"one of {', '.join(map(repr, FORMATS))}, or None to detect it")
+    return FORMATS[name]
 
 
 class Columns(NamedTuple):

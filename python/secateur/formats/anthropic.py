@@ -12,8 +12,10 @@ Thinking, images, documents and unknown blocks hold no text to search.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from secateur.formats.wire import Message, Replace, WireFormat, edited
 
 
 def calls(content: Iterable[object]) -> tuple[str, ...]:
@@ -49,3 +51,47 @@ def block_text(block: Mapping[str, Any]) -> str:
 
 def _blocks(content: Iterable[object], kind: str) -> Iterable[Mapping[str, Any]]:
     return (block for block in content if isinstance(block, Mapping) and block.get("type") == kind)
+
+
+class Anthropic(WireFormat):
+    """Anthropic messages.
+
+    The first message is the user's. All results of a message stand in the one user message directly after it, before
+    any text. Messages of one role in a row are taken as one. Thinking blocks are kept byte for byte, with their
+    signatures, or removed with their message. No content may be empty.
+    """
+
+    name = "anthropic"
+    starts_with_user = True
+
+    def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
+        content = message.get("content")
+        if not isinstance(content, (list, tuple)):
+            return message
+        place, new = 0, []
+        for block in content:
+            kind = block.get("type") if isinstance(block, Mapping) else None
+            if kind == "tool_result":
+                value = block.get("content")
+                text = replace(place, value, "result")
+                new.append(block if text is value else {**block, "content": text})
+                place += 1
+            elif kind == "tool_use" and inputs and block.get("input") is not None:
+                text = replace(place, block["input"], "arguments")
+                new.append(block if text is block["input"] else {**block, "input": {"note": text}})
+                place += 1
+            else:
+                new.append(block)
+        return edited(message, "content", content, new)
+
+    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
+        blocks = [{"type": "tool_result", "tool_use_id": call, "content": text, "is_error": True} for call in calls]
+        return [{"role": "user", "content": blocks}]
+
+    def without_results(self, message: Message, calls: set[str]) -> Message | None:
+        blocks = [
+            block
+            for block in message["content"]
+            if not (isinstance(block, Mapping) and str(block.get("tool_use_id")) in calls)
+        ]
+        return {**message, "content": blocks} if blocks else None

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::history::{Clearing, History};
+use crate::history::{Clearing, History, Kind};
 use crate::plan::{Element, Plan, Shape, elements, note_place};
 
 /// A turn is removed at once only if at least this share of the low-water mark is left; a larger one is shortened
@@ -39,6 +39,10 @@ pub struct Settings {
     pub smallest_cut: u32,
     /// Whether calls may wait for their results over several turns; they are kept until then.
     pub pending: bool,
+    /// Whether a window must begin with a human message; where none is at its beginning the note takes the place.
+    pub lead: bool,
+    /// Whether the note is never given up, because it keeps two messages of one role apart.
+    pub divide: bool,
 }
 
 /// The walk over a growing history.
@@ -56,13 +60,15 @@ pub struct Automaton {
     /// The unit with which the kept messages begin. Of what stands before, `pinned`, `prompt` and `islands` stay.
     first_unit: usize,
     pinned: Vec<usize>,
-    /// The human messages of the turn whose first rounds were removed.
+    /// The human message of the turn whose first rounds were removed.
     prompt: Range<usize>,
     /// Units with a call that waits for its result, or that was answered by a message still kept.
     islands: Vec<usize>,
     noted: bool,
     /// How many elements stand before the note; found at a cut and kept until the next.
     note_place: usize,
+    /// The request point at which the note was put there.
+    note_point: usize,
     cuts: Vec<usize>,
     /// The newest request point.
     point: usize,
@@ -89,6 +95,7 @@ impl Automaton {
             islands: Vec::new(),
             noted: false,
             note_place: 0,
+            note_point: 0,
             cuts: Vec::new(),
             point: 0,
             changed: None,
@@ -151,12 +158,21 @@ impl Automaton {
             sent.retain(|element| !matches!(element, Element::Message(message) if *message >= before));
             self.reshaped = None;
             self.cut(history, budget);
-            self.note_place = note_place(history, &self.messages(history));
+            let messages = self.messages(history);
+            let leads = self.note_leads(history, &messages);
+            self.note_place = if leads { 0 } else { note_place(history, &messages) };
+            self.note_point = here;
             self.changed = self.difference(history, if before == 0 { &[] } else { &sent });
             if self.changed.is_some() {
                 self.cuts.push(here);
             }
         }
+    }
+
+    /// Whether the note must stand first, because the messages kept do not begin with the human's.
+    fn note_leads(&self, history: &History, messages: &[usize]) -> bool {
+        let first = messages.first().and_then(|&message| history.kind(message));
+        self.settings.lead && first != Some(Kind::Human)
     }
 
     /// Where the window differs from one that was sent before the cut; `None` if it extends that.
@@ -174,7 +190,8 @@ impl Automaton {
         let low = share(budget, self.settings.low_water);
         let newest = unit_of(history, here - 1);
         let keep = newest.min(unit_of(history, here.saturating_sub(self.settings.keep_last.max(1))));
-        self.set_note(true);
+        // The note repeats the goal, and stands behind it.
+        self.set_note(self.settings.lead || history.goal.is_some_and(|goal| goal < here));
         self.clear(history, budget, low, history.units[keep]);
         self.remove(history, low, keep);
         if self.total > budget {
@@ -282,15 +299,11 @@ impl Automaton {
                 self.remove_prompt(history);
                 continue;
             }
-            let prompt = history.prompt(history.turns[turn]);
-            if start < prompt.end {
+            if history.prompt(history.turns[turn]).contains(&start) {
                 // The prompt of the turn stays while its rounds go.
-                let rest = unit_of_or_end(history, prompt.end).min(keep);
-                let end = history.units[rest].min(prompt.end);
-                self.pinned.extend((start..end).filter(|&message| history.rows[message].pinned));
-                // An earlier cut may have set its first messages apart already.
-                self.prompt = if self.prompt.is_empty() { start..end } else { self.prompt.start..end };
-                self.first_unit = rest;
+                self.pinned.extend(Some(start).filter(|&message| history.rows[message].pinned));
+                self.prompt = start..start + 1;
+                self.first_unit += 1;
             }
             self.remove_units(history, end, low);
             if self.first_unit == end && whole {
@@ -372,7 +385,8 @@ impl Automaton {
         sizes.sort_unstable();
         let whole: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
         let least = u64::from(smallest) * results.len() as u64;
-        if self.total - whole + least > budget {
+        let needed = self.settings.divide || self.note_leads(history, &self.messages(history));
+        if self.total - whole + least > budget && !needed {
             self.set_note(false);
         }
         if self.total - whole + least > budget && self.prompt.end <= newest {
@@ -392,6 +406,18 @@ impl Automaton {
         }
     }
 
+    /// The window for a request after the newest message. Whether there is one shows with the next message, so that
+    /// the walk itself does not cut yet.
+    #[must_use]
+    pub fn window(&self, history: &History) -> Plan {
+        if self.total <= self.budget_at(self.costs.len()) {
+            return Plan { changed: None, ..self.plan(history) };
+        }
+        let mut here = self.clone();
+        here.settle(history);
+        here.plan(history)
+    }
+
     /// The window as it is now.
     #[must_use]
     pub fn plan(&self, history: &History) -> Plan {
@@ -407,6 +433,7 @@ impl Automaton {
             elements: self.elements(history),
             shapes,
             tokens: self.total,
+            note_point: self.note_point,
             changed: self.changed,
             cuts: self.cuts.clone(),
         }
@@ -441,7 +468,7 @@ pub(crate) fn share(tokens: u64, share: f64) -> u64 {
 }
 
 /// The highest level to which sizes (ascending) can be cut so that their sum stays within `room`.
-pub(crate) fn level(sizes: &[u32], room: u64) -> u32 {
+fn level(sizes: &[u32], room: u64) -> u32 {
     let mut left = room;
     for (index, &size) in sizes.iter().enumerate() {
         let each = left / (sizes.len() - index) as u64;
@@ -455,8 +482,4 @@ pub(crate) fn level(sizes: &[u32], room: u64) -> u32 {
 
 fn unit_of(history: &History, message: usize) -> usize {
     history.units.partition_point(|&start| start <= message).saturating_sub(1)
-}
-
-fn unit_of_or_end(history: &History, message: usize) -> usize {
-    history.units.partition_point(|&start| start < message)
 }

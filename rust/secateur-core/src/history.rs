@@ -77,9 +77,9 @@ pub struct Entry<'a> {
     /// What it costs whole, in tokens.
     pub tokens: u32,
     /// Ids of the calls that it makes; a call that is answered within the message is not named.
-    pub calls: &'a [String],
+    pub calls: Vec<String>,
     /// Ids of the calls that it answers.
-    pub results: &'a [String],
+    pub results: Vec<String>,
     /// What of it can be cleared.
     pub parts: &'a [NewPart],
 }
@@ -114,7 +114,7 @@ pub struct History {
     pub(crate) parts: Vec<Part>,
     /// First messages of units: what is kept or removed together.
     pub(crate) units: Vec<usize>,
-    /// First messages of turns: a human message after something else.
+    /// First messages of turns: each human message, and message 0.
     pub(crate) turns: Vec<usize>,
     /// The first human message.
     pub(crate) goal: Option<usize>,
@@ -175,6 +175,16 @@ impl History {
         self.rows.get(message).map(|row| row.kind)
     }
 
+    /// What must be sent, in tokens: the pinned messages, and the newest unit without what is pinned in it.
+    #[must_use]
+    pub fn floor(&self) -> (u64, u64) {
+        let newest = self.units.last().copied().unwrap_or_default();
+        let cost = |row: &Row| u64::from(row.tokens);
+        let pinned = self.rows.iter().filter(|row| row.pinned).map(cost).sum();
+        let rest = self.rows.iter().skip(newest).filter(|row| !row.pinned).map(cost).sum();
+        (pinned, rest)
+    }
+
     /// The parts that can be cleared, by message.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
@@ -182,7 +192,7 @@ impl History {
     }
 
     /// Appends a message.
-    pub fn push(&mut self, entry: &Entry<'_>) {
+    pub fn push(&mut self, entry: Entry<'_>) {
         let message = self.rows.len();
         let previous = self.rows.last().map(|row| row.kind);
         let joins = match entry.kind {
@@ -197,7 +207,7 @@ impl History {
                 self.dangling.push(Dangling { call, message, answer: None });
             }
         }
-        if message == 0 || (entry.kind == Kind::Human && previous != Some(Kind::Human)) {
+        if message == 0 || entry.kind == Kind::Human {
             self.turns.push(message);
         }
         let goal = entry.kind == Kind::Human && self.goal.is_none();
@@ -205,15 +215,15 @@ impl History {
             self.goal = Some(message);
         }
         for call in entry.results {
-            if let Some(found) = self.open.iter().position(|(id, _)| id == call) {
+            if let Some(found) = self.open.iter().position(|(id, _)| *id == call) {
                 self.open.swap_remove(found);
-            } else if let Some(late) = self.unanswered.remove(call).and_then(|at| self.dangling.get_mut(at)) {
+            } else if let Some(late) = self.unanswered.remove(&call).and_then(|at| self.dangling.get_mut(at)) {
                 late.answer = Some(message);
             } else {
-                self.orphans.push((message, call.clone()));
+                self.orphans.push((message, call));
             }
         }
-        self.open.extend(entry.calls.iter().map(|call| (call.clone(), message)));
+        self.open.extend(entry.calls.into_iter().map(|call| (call, message)));
         self.rows.push(Row {
             kind: entry.kind,
             pinned: entry.pinned || goal || entry.kind == Kind::System,
@@ -270,10 +280,8 @@ impl History {
         first..end
     }
 
-    /// The run of human messages that begins at the start of a turn.
+    /// The human message that begins a turn, if one does.
     pub(crate) fn prompt(&self, turn_start: usize) -> std::ops::Range<usize> {
-        let run = self.rows.get(turn_start..).unwrap_or_default();
-        let length = run.iter().take_while(|row| row.kind == Kind::Human).count();
-        turn_start..turn_start + length
+        turn_start..turn_start + usize::from(self.kind(turn_start) == Some(Kind::Human))
     }
 }

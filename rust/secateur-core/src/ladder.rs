@@ -2,12 +2,12 @@
 //!
 //! 1. Clear the oldest results, a batch at a time, but for the newest that fit into a share of the budget.
 //! 2. Else keep the pinned messages, a note, and the newest whole turns that fit.
-//! 3. Else keep the pinned messages, a note, and the newest whole rounds that fit.
+//! 3. Else keep the pinned messages, a note, and the newest whole rounds that fit, be it none.
 
 // Every index comes from the columns of the history.
 #![allow(clippy::indexing_slicing)]
 
-use crate::fit::{Settings, level, share};
+use crate::fit::{Settings, share};
 use crate::history::{Clearing, History, Kind};
 use crate::plan::{Plan, Shape, elements, note_place};
 
@@ -46,37 +46,10 @@ pub fn ladder(history: &History, settings: &Settings, budget: u64) -> Plan {
     };
     let humans = (0..costs.len()).rev().filter(|&message| history.rows[message].kind == Kind::Human);
     let start = fitting(&mut humans.into_iter()).or_else(|| fitting(&mut history.units.iter().rev().copied()));
-    let noted = settings.note > 0;
-    if let Some(start) = start {
-        let tokens = head + u64::from(settings.note) + cost_from(start);
-        return plan(history, start, noted, &shapes, tokens);
-    }
-    // Not even the newest round fits: its results lose their middle.
-    let newest = history.units.last().copied().unwrap_or_default();
-    let parts: Vec<usize> = (history.parts_of(newest).start..shapes.len())
-        .filter(|&index| history.parts[index].text && !pinned(&history.parts[index].message))
-        .collect();
-    let current = |index: usize, shapes: &[Shape]| match shapes[index] {
-        Shape::Cleared => history.parts[index].note,
-        _ => history.parts[index].tokens,
-    };
-    let mut sizes: Vec<u32> = parts.iter().map(|&index| current(index, &shapes)).collect();
-    sizes.sort_unstable();
-    let rest = cost_from(newest) - sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
-    let least: u64 = sizes.iter().map(|&size| u64::from(size.min(settings.smallest_cut))).sum();
-    let noted = noted && head + u64::from(settings.note) + rest + least <= budget;
-    let note = if noted { settings.note } else { 0 };
-    let highest = level(&sizes, (budget.saturating_sub(head + u64::from(note))).saturating_sub(rest));
-    let highest = highest.max(settings.smallest_cut);
-    let mut tokens = head + u64::from(note) + rest;
-    for index in parts {
-        let before = current(index, &shapes);
-        if before > highest {
-            shapes[index] = Shape::Cut(highest);
-        }
-        tokens += u64::from(before.min(highest));
-    }
-    plan(history, newest, noted, &shapes, tokens)
+    let noted = settings.note > 0 && goal.is_some();
+    let start = start.unwrap_or(costs.len());
+    let note = if noted { u64::from(settings.note) } else { 0 };
+    plan(history, start, noted, &shapes, head + note + cost_from(start))
 }
 
 /// The parts to clear, oldest first: results clearly larger than their note, but for the newest that stay.
@@ -128,6 +101,7 @@ fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], tokens: 
         elements: elements(messages.into_iter(), note),
         shapes: changed.collect(),
         tokens,
+        note_point: history.len(),
         changed: None,
         cuts: Vec::new(),
     }

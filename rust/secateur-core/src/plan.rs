@@ -1,6 +1,6 @@
 //! A window as a plan: which messages, in which shape, without any text.
 
-use crate::history::{History, Kind};
+use crate::history::History;
 
 /// What stands in the place of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Plan {
     pub shapes: Vec<(usize, Shape)>,
     /// What the window costs, in tokens.
     pub tokens: u64,
+    /// The request point at which the note was put into its place: it knows the history up to there.
+    pub note_point: usize,
     /// Where in `elements` it first differs from the window at the request point before; `None` if it extends it.
     pub changed: Option<usize>,
     /// The request points of the cuts so far.
@@ -46,10 +48,7 @@ pub(crate) fn elements(messages: impl Iterator<Item = usize>, note: Option<usize
     elements
 }
 
-/// How many of the messages kept stand before the note: up to the first human message or, where that is not kept, the
-/// system messages at the start.
+/// How many of the messages kept stand before the note, which comes behind the first human message.
 pub(crate) fn note_place(history: &History, messages: &[usize]) -> usize {
-    let behind_goal = messages.iter().position(|&message| Some(message) == history.goal).map(|at| at + 1);
-    let is_system = |message: &&usize| history.kind(**message) == Some(Kind::System);
-    behind_goal.unwrap_or_else(|| messages.iter().take_while(is_system).count())
+    messages.iter().position(|&message| Some(message) == history.goal).map_or(0, |at| at + 1)
 }

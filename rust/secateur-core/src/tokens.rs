@@ -39,8 +39,12 @@ impl ScriptCounts {
     }
 
     fn of_units<U: Copy>(units: &[U], code_point: impl Fn(U) -> u32) -> Self {
-        let ascii = count(units, |unit| code_point(unit) < 0x80);
-        let cjk = count(units, |unit| matches!(Script::of(code_point(unit)), Script::Cjk));
+        let (mut ascii, mut cjk) = (0, 0);
+        // Block by block, so that the second count finds its units in the first cache.
+        for block in units.chunks(BLOCK) {
+            ascii += count(block, |unit| code_point(unit) < 0x80);
+            cjk += count(block, |unit| matches!(Script::of(code_point(unit)), Script::Cjk));
+        }
         Self { ascii, cjk, other: units.len() - ascii - cjk }
     }
 
@@ -59,12 +63,12 @@ impl ScriptCounts {
     }
 }
 
+/// Units whose matches an 8-bit sum can hold.
+const BLOCK: usize = u8::MAX as usize;
+
 /// Counts in blocks of 8-bit sums, which the compiler turns into vector code for every instruction set.
 fn count<U: Copy>(units: &[U], is: impl Fn(U) -> bool) -> usize {
-    units
-        .chunks(u8::MAX as usize)
-        .map(|block| usize::from(block.iter().map(|&unit| u8::from(is(unit))).sum::<u8>()))
-        .sum()
+    units.chunks(BLOCK).map(|block| usize::from(block.iter().map(|&unit| u8::from(is(unit))).sum::<u8>())).sum()
 }
 
 /// Splits the first code point off; a byte that starts no complete sequence stands for itself.

@@ -58,7 +58,15 @@ fn build(steps: &[Step], pins: &[usize]) -> Case {
         let parts = if result { parts } else { vec![] };
         let tokens = OVERHEAD + text + sizes.iter().sum::<u32>();
         let pinned = pins.contains(&message);
-        case.history.push(&Entry { kind, continues: false, pinned, tokens, calls, results, parts: &parts });
+        case.history.push(Entry {
+            kind,
+            continues: false,
+            pinned,
+            tokens,
+            calls: calls.to_vec(),
+            results: results.to_vec(),
+            parts: &parts,
+        });
         case.kinds.push(kind);
         case.tokens.push(tokens);
         let first = kind == Kind::Human && !goal;
@@ -126,6 +134,8 @@ fn settings() -> impl Strategy<Value = Settings> {
                 note: 12,
                 smallest_cut: 24,
                 pending,
+                lead: false,
+                divide: false,
             }
         })
 }
@@ -291,18 +301,20 @@ proptest! {
     }
 
     #[test]
-    fn the_ladder_keeps_what_must_be_kept(
+    fn the_ladder_keeps_the_head_and_what_fits(
         steps in prop::collection::vec(step(), 1..60), settings in settings(), budget in 30_u64..3000,
     ) {
         let case = build(&steps, &[]);
         let plan = ladder(&case.history, &settings, budget);
         prop_assert_eq!(plan.tokens, cost(&case, &plan, settings.note));
-        if case.history.faults(false).is_empty() {
-            check_window(&case, &plan, &settings, budget)?;
-            if plan.tokens > budget {
-                prop_assert!(floor(&case, settings.smallest_cut) > budget);
-            }
+        let messages = kept(&plan);
+        prop_assert!((0..case.kinds.len()).filter(|&m| case.pinned[m]).all(|m| messages.contains(&m)));
+        for &(caller, result, late) in &case.pairs {
+            prop_assert!(late || messages.contains(&caller) == messages.contains(&result));
         }
+        let head = |m: &usize| case.pinned[*m];
+        let least: u64 = messages.iter().filter(|m| head(m)).map(|&m| u64::from(case.tokens[m])).sum();
+        prop_assert!(plan.tokens <= budget || plan.tokens <= least + u64::from(settings.note));
     }
 }
 
@@ -320,6 +332,8 @@ fn small_budgets_cut_the_newest_result_first_then_give_up_the_note() {
         note: 12,
         smallest_cut: 24,
         pending: false,
+        lead: false,
+        divide: false,
     };
     // Human 24, call 9, result 4 + 900, note 12.
     let (plan, _) = at_end(&case, &settings, 200);

@@ -7,16 +7,19 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
-use secateur_core::{Automaton, Clearing, Element, Entry, History, NewPart, Plan, Settings, Shape, ladder};
+use secateur_core::{Automaton, Clearing, Element, Entry, History, Kind, NewPart, Plan, Settings, Shape, ladder};
 
 use crate::formats::{Format, Reader, Reading, Rules};
 
 /// Elements (index of a message, -1 for the note), shapes (message, place of the part in it, tokens to which it is
-/// cut or -1 if it is cleared), tokens, first element that differs from the last request point, cuts so far.
-type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, Option<usize>, Vec<usize>);
+/// cut or -1 if it is cleared), tokens, the request point at which the note was put in its place, first element that
+/// differs from the last request point, cuts so far.
+type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, usize, Option<usize>, Vec<usize>);
 
 /// Tokens of a message, and of each of its parts and the note for it.
 type Counted = (u32, Vec<(u32, u32)>);
+
+type Structure = (&'static str, bool, Vec<String>, Vec<String>);
 
 /// A history and the automaton that fits it; see `secateur.fit` for what the settings mean.
 #[pyclass(frozen, module = "secateur._core")]
@@ -37,7 +40,7 @@ impl Fitter {
     #[new]
     #[pyo3(signature = (
         format, budget, *, low_water, batch, keep_share, min_saving, min_cleared, keep_results, keep_last, note,
-        result_note, input_note, smallest_cut, pending, clear_inputs, tools, published
+        result_note, input_note, smallest_cut, pending, lead, divide, clear_inputs, tools, published
     ))]
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // Keywords, named by the Python layer.
     fn new(
@@ -55,6 +58,8 @@ impl Fitter {
         input_note: u32,
         smallest_cut: u32,
         pending: bool,
+        lead: bool,
+        divide: bool,
         clear_inputs: bool,
         tools: HashMap<String, String>,
         published: bool,
@@ -70,6 +75,8 @@ impl Fitter {
             note,
             smallest_cut,
             pending,
+            lead,
+            divide,
         };
         let clearing = |rule: &str| match rule {
             "never" => Ok(Clearing::Never),
@@ -116,13 +123,13 @@ impl Fitter {
                 let paired = reading.parts.into_iter().zip(parts);
                 reading.parts = paired.map(|(part, (tokens, note))| NewPart { tokens, note, ..part }).collect();
             }
-            history.push(&Entry {
+            history.push(Entry {
                 kind: reading.kind,
                 continues: reading.continues,
                 pinned: reading.pinned || pinned.binary_search(&(first + index)).is_ok(),
                 tokens: reading.tokens,
-                calls: &reading.calls,
-                results: &reading.results,
+                calls: reading.calls,
+                results: reading.results,
                 parts: &reading.parts,
             });
         }
@@ -144,11 +151,13 @@ impl Fitter {
                 return plain(history, &ladder(history, &self.settings, automaton.budget_at(here)));
             }
             automaton.advance(history);
-            // The next message may be no answer, so that no request was sent here: the walk itself does not cut yet.
-            let mut now = automaton.clone();
-            now.settle(history);
-            plain(history, &now.plan(history))
+            plain(history, &automaton.window(history))
         })
+    }
+
+    /// What must be sent, in tokens: the pinned messages, and the newest round or message.
+    fn floor(&self, py: Python<'_>) -> (u64, u64) {
+        self.lock(py).history.floor()
     }
 
     /// Tokens of each message, whole.
@@ -188,6 +197,24 @@ impl Fitter {
     }
 }
 
+/// What messages are: (kind, whether it continues the output before it, calls, results).
+#[pyfunction]
+pub(crate) fn read_structure(format: &str, messages: &Bound<'_, PyList>) -> PyResult<Vec<Structure>> {
+    let mut reader = Reader::new(Format::named(format)?, Rules::default());
+    let described = messages.iter().enumerate().map(|(index, message)| {
+        let reading = reader.read(&message, index)?;
+        let kind = match reading.kind {
+            Kind::System => "system",
+            Kind::Human => "human",
+            Kind::Assistant => "assistant",
+            Kind::Result => "result",
+            Kind::Other => "other",
+        };
+        Ok((kind, reading.continues, reading.calls, reading.results))
+    });
+    described.collect()
+}
+
 fn plain(history: &History, plan: &Plan) -> PlainPlan {
     let elements = plan.elements.iter().map(|element| match element {
         // A message is an index into memory, so that it fits int64.
@@ -204,5 +231,5 @@ fn plain(history: &History, plan: &Plan) -> PlainPlan {
         };
         Some((part.message, part.place, tokens))
     });
-    (elements.collect(), shapes.collect(), plan.tokens, plan.changed, plan.cuts.clone())
+    (elements.collect(), shapes.collect(), plan.tokens, plan.note_point, plan.changed, plan.cuts.clone())
 }

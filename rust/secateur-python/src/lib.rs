@@ -14,7 +14,7 @@ mod vectors;
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::fitter::Fitter;
+    use crate::fitter::{Fitter, read_structure};
     #[pymodule_export]
     use crate::formats::detect_format;
     #[pymodule_export]

@@ -5,17 +5,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use secateur_core::Kind;
 
-use super::{Problem, Reader, Reading, content_cost, cost, dict, get, list, role, string, typed_block_cost};
+use super::{Problem, Reader, Reading, content_cost, cost, dict, get, list, string, typed_block_cost, with_role};
 
 impl Reader {
     pub(super) fn anthropic(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
-        reading.kind = match role(message)?.as_str() {
+        reading.kind = with_role(message, |role| match role {
             "system" | "developer" => Kind::System,
             "user" | "human" => Kind::Human,
             "assistant" | "agent" => Kind::Assistant,
             _ => Kind::Other,
-        };
+        })?;
         let Some(content) = get(message, intern!(py, "content"))? else { return Ok(()) };
         if content.is_instance_of::<PyString>() {
             reading.tokens += cost(&content)?.tokens;

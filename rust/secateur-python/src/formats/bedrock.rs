@@ -5,17 +5,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use secateur_core::Kind;
 
-use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, content_cost, cost, dict, get, list, role, string};
+use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, content_cost, cost, dict, get, list, string, with_role};
 
 impl Reader {
     pub(super) fn bedrock(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
-        reading.kind = match role(message)?.as_str() {
+        reading.kind = with_role(message, |role| match role {
             "system" => Kind::System,
             "user" => Kind::Human,
             "assistant" => Kind::Assistant,
             _ => Kind::Other,
-        };
+        })?;
         for element in list(get(message, intern!(py, "content"))?.as_ref(), "content")? {
             let block = dict(&element, "a block")?;
             if let Some(call) = get(block, intern!(py, "toolUse"))? {

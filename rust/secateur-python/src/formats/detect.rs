@@ -54,7 +54,7 @@ fn of_message(message: &Bound<'_, PyDict>) -> Result<Option<&'static str>, Probl
         match kind.as_str() {
             "tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "image" | "document"
             | "server_tool_use" | "search_result" => return Ok(Some("anthropic")),
-            "image_url" | "input_audio" | "refusal" | "file" => return Ok(Some("openai_chat")),
+            "image_url" | "input_audio" | "refusal" => return Ok(Some("openai_chat")),
             "input_text" | "output_text" | "input_image" | "input_file" => return Ok(Some("openai_responses")),
             _ if block.contains(intern!(py, "cache_control"))? => return Ok(Some("anthropic")),
             _ => {}

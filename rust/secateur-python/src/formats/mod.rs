@@ -135,7 +135,7 @@ impl Reader {
         name: Option<&Bound<'_, PyAny>>,
         arguments: Option<&Bound<'_, PyAny>>,
     ) -> Result<(), Problem> {
-        let tool = name.map(string).transpose()?;
+        let tool = if self.rules.tools.is_empty() { None } else { name.map(string).transpose()? };
         reading.tokens += name.map(|name| text_tokens(name)).transpose()?.unwrap_or_default();
         if let Some(arguments) = arguments {
             let tokens = cost(arguments)?.tokens;
@@ -147,7 +147,7 @@ impl Reader {
             }
         }
         if let Some(id) = id {
-            if let (Some(tool), false) = (tool, self.rules.tools.is_empty()) {
+            if let Some(tool) = tool {
                 self.tool_of_call.insert(id.clone(), tool);
             }
             reading.calls.push(id);
@@ -157,7 +157,7 @@ impl Reader {
 
     /// Adds a result and the cost of its content, which can be cleared.
     fn add_result(&mut self, reading: &mut Reading, id: Option<String>, tool: Option<String>, content: Cost) {
-        let tool = tool.or_else(|| id.as_ref().and_then(|id| self.tool_of_call.get(id).cloned()));
+        let tool = tool.or_else(|| self.tool_of_call.get(id.as_ref()?).cloned());
         reading.tokens += content.tokens;
         reading.parts.push(NewPart {
             tokens: content.tokens,
@@ -258,18 +258,16 @@ fn string(value: &Bound<'_, PyAny>) -> Result<String, Problem> {
     }
 }
 
-fn role(message: &Bound<'_, PyDict>) -> Result<String, Problem> {
-    let key = pyo3::intern!(message.py(), "role");
-    match message.get_item(key)? {
-        Some(role)
-            if role.is_instance_of::<PyString>()
-                && !role.cast::<PyString>().is_ok_and(|role| role.is_empty().unwrap_or(true)) =>
-        {
-            string(&role)
-        }
-        Some(role) => Err(Problem::Said(format!("has role {}, expected a non-empty string", role.repr()?))),
-        None => Err(Problem::Said("has role None, expected a non-empty string".to_owned())),
+/// The role, which must be there; without a copy where it is ASCII, as all known ones are.
+fn with_role<R>(message: &Bound<'_, PyDict>, read: impl FnOnce(&str) -> R) -> Result<R, Problem> {
+    let role = message.get_item(pyo3::intern!(message.py(), "role"))?;
+    if let Some(Ok(text)) = role.as_ref().map(|role| role.cast::<PyString>())
+        && !text.is_empty()?
+    {
+        return Ok(read(text.to_str().unwrap_or_default()));
     }
+    let shown = role.map_or_else(|| Ok("None".to_owned()), |role| role.repr().map(|repr| repr.to_string()))?;
+    Err(Problem::Said(format!("has role {shown}, expected a non-empty string")))
 }
 
 fn tokens_of(counts: ScriptCounts) -> u32 {

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use secateur_core::Kind;
 
 use super::{
-    Problem, Reader, Reading, content_cost, cost, dict, get, list, role, string, text_tokens, typed_block_cost,
+    Problem, Reader, Reading, content_cost, cost, dict, get, list, string, text_tokens, typed_block_cost, with_role,
 };
 
 /// Stands for the id that calls of the older form do not have.
@@ -15,35 +15,43 @@ const OLD_CALL: &str = "function_call";
 impl Reader {
     pub(super) fn openai_chat(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
-        let role = role(message)?;
-        reading.kind = match role.as_str() {
-            "system" | "developer" => Kind::System,
-            "user" | "human" => Kind::Human,
-            "assistant" | "agent" | "model" | "ai" => Kind::Assistant,
-            "tool" | "function" => Kind::Result,
-            _ => Kind::Other,
-        };
+        let old_result;
+        (reading.kind, old_result) = with_role(message, |role| match role {
+            "system" | "developer" => (Kind::System, false),
+            "user" | "human" => (Kind::Human, false),
+            "assistant" | "agent" | "model" | "ai" => (Kind::Assistant, false),
+            "tool" | "function" => (Kind::Result, role == "function"),
+            _ => (Kind::Other, false),
+        })?;
         let content = get(message, intern!(py, "content"))?;
         let said = content_cost(content.as_ref(), typed_block_cost)?;
         if reading.kind == Kind::Result {
-            let name = get(message, intern!(py, "name"))?.map(|name| string(&name)).transpose()?;
+            // The name of the tool matters to rules alone, where the message is not of the older kind.
+            let named = old_result || !self.rules.tools.is_empty();
+            let name = if named { get(message, intern!(py, "name"))? } else { None };
+            let name = name.map(|name| string(&name)).transpose()?;
             let id = match get(message, intern!(py, "tool_call_id"))? {
                 Some(id) => Some(string(&id)?),
-                None => (role == "function").then(|| OLD_CALL.to_owned()),
+                None => old_result.then(|| OLD_CALL.to_owned()),
             };
             self.add_result(reading, id, name, said);
             return Ok(());
         }
         reading.tokens += said.tokens;
-        if let Some(name) = get(message, intern!(py, "name"))? {
+        if message.len() > 2
+            && let Some(name) = get(message, intern!(py, "name"))?
+        {
             reading.tokens += text_tokens(&name)?;
         }
         if reading.kind != Kind::Assistant {
             return Ok(());
         }
-        for key in [intern!(py, "reasoning_content"), intern!(py, "refusal"), intern!(py, "thinking_blocks")] {
-            if let Some(more) = get(message, key)? {
-                reading.tokens += cost(&more)?.tokens;
+        // Beside role, content and calls there is seldom more.
+        if message.len() > 3 {
+            for key in [intern!(py, "reasoning_content"), intern!(py, "refusal"), intern!(py, "thinking_blocks")] {
+                if let Some(more) = get(message, key)? {
+                    reading.tokens += cost(&more)?.tokens;
+                }
             }
         }
         for call in list(get(message, intern!(py, "tool_calls"))?.as_ref(), "tool_calls")? {

@@ -3,13 +3,16 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use secateur_core::Kind;
+use secateur_core::{Clearing, Kind};
 
-use super::{Problem, Reader, Reading, content_cost, cost, get, role, string, typed_block_cost};
+use super::{Problem, Reader, Reading, content_cost, cost, either, get, string, typed_block_cost, with_role};
 
 /// Calls that are answered by an item of their own, named like them and `_output`.
 const ANSWERED: [&str; 6] =
     ["function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"];
+
+/// Those of them whose arguments and outputs are text.
+const TEXT_CALLS: [&str; 2] = ["function_call", "custom_tool_call"];
 
 impl Reader {
     pub(super) fn responses(&mut self, item: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
@@ -18,12 +21,12 @@ impl Reader {
         let kind = kind.as_deref().unwrap_or("message");
         let id = get(item, intern!(py, "call_id"))?.map(|id| string(&id)).transpose()?;
         if kind == "message" {
-            reading.kind = match role(item)?.as_str() {
+            reading.kind = with_role(item, |role| match role {
                 "system" | "developer" => Kind::System,
                 "user" => Kind::Human,
                 "assistant" => Kind::Assistant,
                 _ => Kind::Other,
-            };
+            })?;
             reading.continues = reading.kind == Kind::Assistant;
             let content = get(item, intern!(py, "content"))?;
             reading.tokens += content_cost(content.as_ref(), typed_block_cost)?.tokens;
@@ -35,17 +38,21 @@ impl Reader {
                 output => content_cost(output.as_ref(), typed_block_cost)?,
             };
             self.add_result(reading, id, None, content);
-        } else if ANSWERED.contains(&kind) {
-            (reading.kind, reading.continues) = (Kind::Assistant, true);
-            let name = get(item, intern!(py, "name"))?;
-            let mut arguments = None;
-            for key in [intern!(py, "arguments"), intern!(py, "input"), intern!(py, "action"), intern!(py, "operation")]
-            {
-                if arguments.is_none() {
-                    arguments = get(item, key)?;
+            if !TEXT_CALLS.iter().any(|call| kind.starts_with(call)) {
+                // The output of a built-in tool has a shape of its own, which no note has.
+                for part in &mut reading.parts {
+                    (part.clearing, part.text) = (Clearing::Never, false);
                 }
             }
+        } else if TEXT_CALLS.contains(&kind) {
+            (reading.kind, reading.continues) = (Kind::Assistant, true);
+            let name = get(item, intern!(py, "name"))?;
+            let arguments = either(item, intern!(py, "arguments"), intern!(py, "input"))?;
             self.add_call(reading, id, name.as_ref(), arguments.as_ref())?;
+        } else if ANSWERED.contains(&kind) {
+            (reading.kind, reading.continues) = (Kind::Assistant, true);
+            reading.tokens += cost(item.as_any())?.tokens;
+            reading.calls.extend(id);
         } else {
             (reading.kind, reading.continues) = (Kind::Assistant, true);
             // What the server has condensed stands for all that it replaced.

@@ -1,0 +1,202 @@
+"""A conversation that grows: its history, and the window for each request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from secateur import formats
+from secateur.errors import ConversationError, HistoryChanged, OptionError
+from secateur.fit import Fitting, Policy, Setting, Window
+from secateur.notices import Notes
+from secateur.tokens import AnyCounter
+
+_VERSION = 1
+
+
+class Session:
+    """An append-only history that is read once, message by message, and fitted at each request.
+
+    Gives the same windows as `fit` for the same history and settings, at a cost that depends on the window, not on the
+    history. The messages are kept, not copied: a message of the window that was changed after it was appended is
+    refused. Not to be used by several threads at once.
+
+    Args:
+        budget: Tokens of a request.
+        system, tools, reserve, policy, counter, format, pending: As in `fit`.
+
+    Raises:
+        OptionError: If an argument is outside its limits.
+
+    >>> session = Session(1000)
+    >>> session.append({"role": "user", "content": "Hello."})
+    >>> session.window()
+    [{'role': 'user', 'content': 'Hello.'}]
+    """
+
+    def __init__(
+        self,
+        budget: int,
+        *,
+        system: Any = None,
+        tools: Any = None,
+        reserve: int = 0,
+        policy: Policy | None = None,
+        counter: AnyCounter | None = None,
+        format: str | None = None,  # noqa: A002
+        pending: bool = False,
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "system": system,
+            "tools": tools,
+            "reserve": reserve,
+            "policy": policy,
+            "counter": counter,
+            "pending": pending,
+        }
+        self._budget = budget
+        self._format = format
+        self._fitting = self._new_fitting(formats.named(format or "simple", []))
+        self._contents: list[Any] = []
+
+    @property
+    def messages(self) -> list[formats.Message]:
+        """The whole history, a list of its own."""
+        return list(self._fitting.messages)
+
+    @property
+    def settings_history(self) -> list[Setting]:
+        """The budgets set since the beginning, for `fit(settings_history=…)`."""
+        return list(self._fitting.settings)
+
+    def __len__(self) -> int:
+        return len(self._fitting.messages)
+
+    def append(self, message: formats.Message) -> None:
+        """Append a message.
+
+        Raises:
+            MessageError: If it cannot be read; nothing is appended then.
+        """
+        self.extend([message])
+
+    def extend(self, messages: Iterable[formats.Message]) -> None:
+        """Append messages; all of them, or none if one cannot be read.
+
+        Raises:
+            MessageError: If one cannot be read.
+        """
+        added = list(messages)
+        if self._format is None and self._fitting.wire.name == "simple":
+            wire = formats.named(None, added)
+            if wire.name != "simple":
+                self._change_format(wire)
+        self._fitting.extend(added)
+        self._contents += [_content(message) for message in added]
+
+    def window(self) -> Window:
+        """The messages to send after the newest one.
+
+        Raises:
+            BudgetError: If what must be sent does not fit.
+            HistoryChanged: If a message of the window is not what was appended.
+        """
+        window = self._fitting.window()
+        messages, contents = self._fitting.messages, self._contents
+        for index in window.plan.elements:
+            if index >= 0 and _content(messages[index]) is not contents[index]:
+                raise HistoryChanged(index)
+        return window
+
+    def set_budget(self, budget: int, *, factor: float = 1.0, offset: int = 0) -> None:
+        """Let another budget hold from the next request on; earlier cuts stay as they are.
+
+        Args:
+            budget: Tokens of a request.
+            factor: What a counted token costs, in the provider's tokens.
+            offset: What every request costs on top.
+
+        Raises:
+            OptionError: If one is outside its limits.
+        """
+        self._fitting.set(Setting(len(self), factor, offset, budget))
+
+    def save(self, path: str | Path) -> None:
+        """Write the session as JSON lines: the settings, then a message a line.
+
+        Raises:
+            OptionError: If the policy pins by a function, which no file holds.
+        """
+        policy = self._fitting.policy
+        if callable(policy.pinned):
+            raise OptionError("policy.pinned", policy.pinned, "indices, to be saved")
+        described = {each.name: getattr(policy, each.name) for each in fields(policy)}
+        described |= {"notes": asdict(policy.notes), "pinned": list(policy.pinned), "tools": dict(policy.tools)}
+        header = {
+            "secateur": _VERSION,
+            "budget": self._budget,
+            "format": self._fitting.wire.name if self._format is None else self._format,
+            "policy": described,
+            "settings": self._fitting.settings,
+            **{name: self._options[name] for name in ("system", "tools", "reserve", "pending")},
+        }
+        lines = [json.dumps(value) for value in (header, *self._fitting.messages)]
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path, *, counter: AnyCounter | None = None) -> Session:
+        """Read a session that `save` wrote; it goes on as if it had never ended.
+
+        Args:
+            path: The file.
+            counter: The counter of the session, which no file holds.
+
+        Raises:
+            ConversationError: If the file is none, or of a newer version.
+        """
+        try:
+            header, *messages = [
+                json.loads(line) for line in Path(path).read_text(encoding="utf-8").split("\n") if line
+            ]
+            version = header["secateur"]
+            if version != _VERSION:
+                raise ConversationError(str(path), 1, f"has version {version}, expected {_VERSION}")
+            policy = header["policy"]
+            session = cls(
+                header["budget"],
+                policy=Policy(**{**policy, "notes": Notes(**policy["notes"])}),
+                counter=counter,
+                format=header["format"],
+                **{name: header[name] for name in ("system", "tools", "reserve", "pending")},
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, ConversationError):
+                raise
+            raise ConversationError(str(path), None, f"is no saved session: {error}") from error
+        for setting in header["settings"]:
+            session._fitting.set(Setting(*setting))
+        session.extend(messages)
+        return session
+
+    def _new_fitting(self, wire: formats.WireFormat) -> Fitting:
+        return Fitting(wire, self._budget, **self._options)
+
+    def _change_format(self, wire: formats.WireFormat) -> None:
+        """What looked plain so far turns out to be of another format: read again what there is."""
+        messages, settings = self._fitting.messages, self._fitting.settings
+        self._fitting = self._new_fitting(wire)
+        for setting in settings:
+            self._fitting.set(setting)
+        if messages:
+            self._fitting.extend(messages)
+
+
+def _content(message: formats.Message) -> Any:
+    """The value by which a change of a message is noticed."""
+    for key in ("content", "parts", "output"):
+        if key in message:
+            return message[key]
+    return None

@@ -1,0 +1,80 @@
+"""Cutting a text to a number of tokens, at the borders of what a reader sees as characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from secateur._core import grapheme_boundaries, script_tokens
+from secateur.errors import OptionError
+
+Keep = Literal["head", "tail", "both"]
+_NEAR = 64
+"""Code points on either side of a cut that are looked at: longer than any cluster of real text."""
+
+
+def truncate(
+    text: str,
+    limit: int,
+    *,
+    keep: Keep = "both",
+    marker: str = "…",
+    count: Callable[[str], int] | None = None,
+) -> str:
+    """Cut a text so that it holds no more than a number of tokens, its marker included.
+
+    Cuts at the borders of grapheme clusters (UAX #29), so that no letter loses its accents and no emoji falls apart.
+    A text within the limit comes back as it is.
+
+    Args:
+        text: Any string.
+        limit: Tokens, 0 or more.
+        keep: What is kept: "head", "tail", or "both" with the middle left out.
+        marker: Stands where text was left out; "{characters}" in it becomes how many characters that were. Left out
+            itself where it alone exceeds the limit.
+        count: Counts the tokens of a text; the script rule by default.
+
+    Raises:
+        OptionError: If `limit` is negative or no whole number, or `keep` is none of the three.
+
+    >>> truncate("one two three four five six", 4, marker="[…]")
+    'one t[…]e six'
+    >>> truncate("Привет, мир", 3, keep="head")
+    'Приве…'
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise OptionError("limit", limit, "a whole number, 0 or more")
+    if keep not in get_args(Keep):
+        raise OptionError("keep", keep, " or ".join(map(repr, get_args(Keep))))
+    measure = script_tokens if count is None else count
+    if measure(text) <= limit:
+        return text
+
+    def cut(kept: int, mark: str) -> str:
+        head = {"head": kept, "tail": 0, "both": (kept + 1) // 2}[keep]
+        start, end = _border(text, head, -1), _border(text, len(text) - (kept - head), 1)
+        return text[:start] + mark.replace("{characters}", str(end - start)) + text[end:]
+
+    for mark in (marker, ""):
+        # Bisection: the longest cut that fits, as far as counts grow with the text.
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if measure(cut(middle, mark)) <= limit else (low, middle - 1)
+        if measure(shortened := cut(low, mark)) <= limit:
+            return shortened
+    return ""
+
+
+def _border(text: str, at: int, step: Literal[-1, 1]) -> int:
+    """The nearest border of grapheme clusters at or before (-1), at or after (1) a position."""
+    if at <= 0 or at >= len(text):
+        return min(max(at, 0), len(text))
+    start = max(0, at - _NEAR)
+    near = text[start : at + _NEAR]
+    # Lone surrogates are clusters of their own, like the mark that stands for them here.
+    near = "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= each <= "\udfff" else each for each in near)
+    borders = [start + border for border in grapheme_boundaries(near)]
+    if step < 0:
+        return max(border for border in borders if border <= at)
+    return min(border for border in borders if border >= at)
