@@ -135,7 +135,8 @@ class TestEveryWindow:
                 extends = list(window[: len(sent)]) == sent
                 assert extends == (window.plan.changed is None)
                 if not extends:
-                    assert window.plan.cuts[-1] == stop
+                    assert window.report().cuts[-1] == stop
+                    assert len(window.report().cuts) == window.plan.cuts
                     changed = window.plan.changed
                     assert changed is not None
                     assert list(window[:changed]) == sent[:changed]

@@ -22,6 +22,10 @@ class Fitter:
     """
     def __len__(self, /) -> int: ...
     def __new__(cls, /, format: str, budget: SupportsIndex, *, low_water: SupportsFloat | SupportsIndex, batch: SupportsIndex, keep_share: SupportsFloat | SupportsIndex, min_saving: SupportsIndex | None, min_cleared: SupportsIndex, keep_results: SupportsIndex, keep_last: SupportsIndex, note: SupportsIndex, result_note: SupportsIndex, input_note: SupportsIndex, smallest_cut: SupportsIndex, pending: bool, lead: bool, divide: bool, clear_inputs: bool, tools: dict[str, str], published: bool) -> Fitter: ...
+    def cuts(self, /) -> list[int]:
+        """
+        The request points of the cuts that the walk has made.
+        """
     def extend(self, /, messages: list, pinned: SupportsGetItem[int, SupportsIndex], counts: SupportsGetItem[int, tuple[SupportsIndex, SupportsGetItem[int, tuple[SupportsIndex, SupportsIndex]]]] | None = None) -> None:
         """
         Append messages; all are appended or, on an error, none.
@@ -43,7 +47,7 @@ class Fitter:
         """
         The parts of each message that can be cleared: (tokens, tokens of the note, whether it is a result).
         """
-    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int, int | None, list[int]]:
+    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int, int | None, int]:
         """
         The window to send now, as if a request were sent after the newest message.
         """

@@ -15,7 +15,7 @@ from secateur.notices import GOAL_CHARACTERS, Notes
 from secateur.tokens import AnyCounter, Measure
 from secateur.truncate import truncate
 
-Action = Literal["kept", "cleared", "cut", "removed"]
+Action = Literal["kept", "mended", "cleared", "cut", "removed"]
 ToolRule = Literal["never", "first"]
 _REQUEST_TOKENS = 3
 """What OpenAI adds to each request; others add about as much."""
@@ -186,7 +186,9 @@ class Plan(NamedTuple):
     note_point: int
     """The request point at which the note was put in: it knows the history up to there."""
     changed: int | None
-    cuts: list[int]
+    """The first element that differs from the window at the request point before; None if this one extends it."""
+    cuts: int
+    """How many cuts there were, one here included."""
 
 
 class Window(list[formats.Message]):
@@ -197,6 +199,7 @@ class Window(list[formats.Message]):
         tools: The tool schemas, as they were given.
         tokens: What the request costs, at most.
         budget: What it may cost.
+        length: How many messages the history had.
         plan: Which messages it is made of.
 
     >>> window = fit([{"role": "user", "content": "Hello."}], 100)
@@ -209,6 +212,7 @@ class Window(list[formats.Message]):
         self._fitting = fitting
         self.plan = plan
         self.budget = budget
+        self.length = len(fitting.messages)
         self.tokens = fitting.fixed.total + plan.tokens
         self.system = fitting.system
         self.tools = fitting.tools
@@ -290,13 +294,18 @@ def fit(
     """
     listed = validity.as_list(messages)
     wire = formats.named(format, listed)
+    mended: set[int] = set()
     if repair:
-        listed = validity.repair(listed, format=wire.name)
+        original = {id(message) for message in listed}
+        repaired = validity.repair(listed, format=wire.name)
+        mended = {index for index, message in enumerate(repaired) if id(message) not in original}
+        listed = repaired
     if prompt is not None and not (listed and validity.first_text(listed[-1]) == prompt):
         listed.append(wire.note(prompt))
     fitting = Fitting(
         wire, budget, system=system, tools=tools, reserve=reserve, policy=policy, counter=counter, pending=pending
     )
+    fitting.mended = mended
     for setting in settings_history or ():
         fitting.set(Setting(*setting))
     fitting.extend(listed)
@@ -325,6 +334,8 @@ class Fitting:
         self.tools = tools
         self.pending = pending
         self.settings: list[Setting] = []
+        self.mended: set[int] = set()
+        """Messages that `repair` put in or changed."""
         self._measure = Measure(counter, wire)
         whole_number("reserve", reserve, 0)
         system_tokens = 0 if system is None else self._measure.value(system)
@@ -332,7 +343,9 @@ class Fitting:
         self.fixed = Fixed(system_tokens, tool_tokens, reserve, _REQUEST_TOKENS if counter is None else 0)
         self._first_budget = whole_number("budget", budget, 1)
         self._fitter: Fitter | None = None
-        self._goal: formats.Message | None = None
+        self._goal_index = 0
+        self._note: formats.Message | None = None
+        self._note_without_goal: formats.Message | None = None
         self._edited: dict[tuple[int, tuple[tuple[int, int], ...]], formats.Message] = {}
 
     def set(self, setting: Setting) -> None:
@@ -351,14 +364,16 @@ class Fitting:
         Raises:
             MessageError: If one cannot be read; none is appended then.
         """
-        if self._fitter is None or (self._goal is None and _goal_of(messages) is not None):
+        if self._fitter is None or (self._goal_index == len(self.messages) and any(map(_is_goal, messages))):
             # The note for removed messages repeats the goal, so that its cost is known only with it.
             everything = [*self.messages, *messages]
-            fitter, goal = self._new_fitter(everything), _goal_of(everything)
+            fitter = self._new_fitter(everything)
             self._feed(fitter, 0, everything)
-            self._fitter, self._goal = fitter, goal
+            self._fitter = fitter
             self._edited.clear()
         else:
+            if self._goal_index == len(self.messages):
+                self._goal_index += len(messages)
             self._feed(self._fitter, len(self.messages), messages)
         self.messages += messages
 
@@ -396,7 +411,9 @@ class Fitting:
             actions[message] = ("cut" if cut else "cleared", reason)
         fates = []
         for index, tokens in enumerate(self._fitter.tokens()):
-            action, reason = actions.get(index, ("kept", "in the window"))
+            mended: tuple[Action, str] = ("mended", "its provider would have refused it as it came")
+            whole_fate: tuple[Action, str] = ("kept", "in the window")
+            action, reason = actions.get(index, mended if index in self.mended else whole_fate)
             if index not in kept:
                 action, reason = "removed", "older than what fits"
             after = tokens - savings.get(index, 0) if index in kept else 0
@@ -405,7 +422,13 @@ class Fitting:
             validity.Problem(message, "orphan result" if answered else "unanswered call", call)
             for message, call, answered in self._fitter.faults(self.pending)
         ]
-        return Report(window.tokens, window.budget, plan.changed, plan.cuts, fates, problems)
+        return Report(window.tokens, window.budget, plan.changed, self._cuts(window), fates, problems)
+
+    def _cuts(self, window: Window) -> list[int]:
+        assert self._fitter is not None
+        plan, walked = window.plan, self._fitter.cuts()
+        # The cut that made this window may not have been confirmed by a message of the model yet.
+        return walked[: plan.cuts] if plan.changed is None else [*walked[: plan.cuts - 1], window.length]
 
     def _setting(self, index: int) -> Setting:
         applying = [setting for setting in self.settings if setting.start <= index]
@@ -417,7 +440,11 @@ class Fitting:
 
     def _new_fitter(self, messages: list[formats.Message]) -> Fitter:
         policy, notes, measure = self.policy, self.policy.notes, self._measure
-        removed = self._removed_note(messages)
+        places = (index for index, message in enumerate(messages) if _is_goal(message))
+        self._goal_index = next(places, len(messages))
+        self._note = self._removed_note(messages[self._goal_index : self._goal_index + 1])
+        self._note_without_goal = self._removed_note([])
+        removed = self._note
         fitter = Fitter(
             self.wire.name,
             self._room(Setting(0, 1.0, 0, self._first_budget)),
@@ -443,11 +470,11 @@ class Fitting:
             fitter.set_budget(setting.start, self._room(setting))
         return fitter
 
-    def _removed_note(self, messages: Sequence[formats.Message]) -> formats.Message | None:
+    def _removed_note(self, goal: Sequence[formats.Message]) -> formats.Message | None:
+        """The note for what was removed, with the beginning of the goal if there is one."""
         if not self.policy.notes.removed:
             return None
-        goal = _goal_of(messages)
-        text = "" if goal is None else " ".join(validity.first_text(goal).split())
+        text = " ".join(validity.first_text(goal[0]).split()) if goal else "not known yet"
         return self.wire.note(self.policy.notes.removed.replace("{goal}", _shortened(text)))
 
     def _counts(self, messages: Sequence[formats.Message]) -> list[tuple[int, list[tuple[int, int]]]] | None:
@@ -469,7 +496,7 @@ class Fitting:
         left = message
         for place, kind in enumerate(kinds):
             # Emptied one after the other, so that the costs of the parts add up to what the message loses.
-            empty, noted = self._with_part(left, place, ""), self._with_part(left, place, self._note(kind))
+            empty, noted = self._with_part(left, place, ""), self._with_part(left, place, self._part_note(kind))
             bare = measure(empty)
             parts.append((max(0, measure(left) - bare), max(0, measure(noted) - bare)))
             left = empty
@@ -479,7 +506,7 @@ class Fitting:
         inputs = self.policy.clear_inputs
         return self.wire.edit(message, lambda at, value, _: text if at == place else value, inputs=inputs)
 
-    def _note(self, kind: formats.PartKind) -> str:
+    def _part_note(self, kind: formats.PartKind) -> str:
         return self.policy.notes.result if kind == "result" else self.policy.notes.arguments
 
     def _render(self, plan: Plan) -> list[formats.Message]:
@@ -497,7 +524,8 @@ class Fitting:
         return window
 
     def _put_note(self, window: list[formats.Message], plan: Plan, position: int) -> None:
-        note = self._removed_note(self.messages[: plan.note_point])
+        # A note from before the first human message does not know the goal.
+        note = self._note if self._goal_index < plan.note_point else self._note_without_goal
         assert note is not None
         if not self.wire.alternates:
             window.append(note)
@@ -526,7 +554,7 @@ class Fitting:
 
     def _replacement(self, value: Any, kind: formats.PartKind, tokens: int) -> str:
         if tokens < 0:
-            return self._note(kind)
+            return self._part_note(kind)
         text = value if isinstance(value, str) else formats.plain_text(value)
         return truncate(text, tokens, marker=self.policy.notes.cut, count=self._measure.text)
 
@@ -546,9 +574,9 @@ class Fitting:
         return BudgetError(needed, setting.budget, largest, parts)
 
 
-def _goal_of(messages: Iterable[formats.Message]) -> formats.Message | None:
-    """The first human message."""
-    return next((message for message in messages if message.get("role") in ("user", "human")), None)
+def _is_goal(message: formats.Message) -> bool:
+    """Whether the first such message is the goal."""
+    return message.get("role") in ("user", "human")
 
 
 def _shortened(text: str) -> str:

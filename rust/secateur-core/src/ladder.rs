@@ -103,6 +103,6 @@ fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], tokens: 
         tokens,
         note_point: history.len(),
         changed: None,
-        cuts: Vec::new(),
+        cuts: 0,
     }
 }

@@ -35,8 +35,8 @@ pub struct Plan {
     pub note_point: usize,
     /// Where in `elements` it first differs from the window at the request point before; `None` if it extends it.
     pub changed: Option<usize>,
-    /// The request points of the cuts so far.
-    pub cuts: Vec<usize>,
+    /// How many cuts there were so far, one here included.
+    pub cuts: usize,
 }
 
 /// The elements for the messages kept, in their order, and the note in its place if it has one.

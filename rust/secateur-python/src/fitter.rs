@@ -13,8 +13,8 @@ use crate::formats::{Format, Reader, Reading, Rules};
 
 /// Elements (index of a message, -1 for the note), shapes (message, place of the part in it, tokens to which it is
 /// cut or -1 if it is cleared), tokens, the request point at which the note was put in its place, first element that
-/// differs from the last request point, cuts so far.
-type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, usize, Option<usize>, Vec<usize>);
+/// differs from the last request point, how many cuts there were.
+type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, usize, Option<usize>, usize);
 
 /// Tokens of a message, and of each of its parts and the note for it.
 type Counted = (u32, Vec<(u32, u32)>);
@@ -155,6 +155,11 @@ impl Fitter {
         })
     }
 
+    /// The request points of the cuts that the walk has made.
+    fn cuts(&self, py: Python<'_>) -> Vec<usize> {
+        self.lock(py).automaton.cuts().to_vec()
+    }
+
     /// What must be sent, in tokens: the pinned messages, and the newest round or message.
     fn floor(&self, py: Python<'_>) -> (u64, u64) {
         self.lock(py).history.floor()
@@ -231,5 +236,5 @@ fn plain(history: &History, plan: &Plan) -> PlainPlan {
         };
         Some((part.message, part.place, tokens))
     });
-    (elements.collect(), shapes.collect(), plan.tokens, plan.note_point, plan.changed, plan.cuts.clone())
+    (elements.collect(), shapes.collect(), plan.tokens, plan.note_point, plan.changed, plan.cuts)
 }
