@@ -1,4 +1,4 @@
-"""Choose which messages of a long history to send to a language model.
+"""Keep a long-running language model agent inside its context window.
 
 >>> import secateur
 >>> secateur.estimate_tokens("Bonjour !")

@@ -346,6 +346,7 @@ class Fitting:
         self._goal_index = 0
         self._note: formats.Message | None = None
         self._note_without_goal: formats.Message | None = None
+        self._rendered: tuple[list[int], list[tuple[int, int, int]], list[formats.Message]] = ([], [], [])
         self._edited: dict[tuple[int, tuple[tuple[int, int], ...]], formats.Message] = {}
 
     def set(self, setting: Setting) -> None:
@@ -371,6 +372,7 @@ class Fitting:
             self._feed(fitter, 0, everything)
             self._fitter = fitter
             self._edited.clear()
+            self._rendered = ([], [], [])
         else:
             if self._goal_index == len(self.messages):
                 self._goal_index += len(messages)
@@ -510,13 +512,21 @@ class Fitting:
         return self.policy.notes.result if kind == "result" else self.policy.notes.arguments
 
     def _render(self, plan: Plan) -> list[formats.Message]:
+        elements, shapes, window = self._rendered
+        if plan.shapes != shapes or plan.elements[: len(elements)] != elements:
+            elements, window = [], []
+        # Mostly the window from before with what was appended; that one is the caller's now, this one is kept.
+        window = [*window, *self._render_from(plan, len(elements))]
+        self._rendered = (plan.elements, plan.shapes, window)
+        return list(window)
+
+    def _render_from(self, plan: Plan, first: int) -> list[formats.Message]:
         shapes: dict[int, list[tuple[int, int]]] = {}
         for message, place, tokens in plan.shapes:
             shapes.setdefault(message, []).append((place, tokens))
-        if not shapes and len(plan.elements) == len(self.messages) and -1 not in plan.elements:
-            return list(self.messages)
         window: list[formats.Message] = []
-        for position, index in enumerate(plan.elements):
+        for position in range(first, len(plan.elements)):
+            index = plan.elements[position]
             if index < 0:
                 self._put_note(window, plan, position)
             else:

@@ -107,7 +107,10 @@ class Session:
         window = self._fitting.window()
         messages, contents = self._fitting.messages, self._contents
         for index in window.plan.elements:
-            if index >= 0 and _content(messages[index]) is not contents[index]:
+            if index < 0 or messages[index].get("content") is contents[index]:
+                continue
+            # Under its other names; they are rare, and this runs over the whole window.
+            if _content(messages[index]) is not contents[index]:
                 raise HistoryChanged(index)
         return window
 
