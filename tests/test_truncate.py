@@ -34,6 +34,13 @@ def test_fits_and_keeps_ends(text: str, limit: int, keep: Any) -> None:
                 assert (neighbour, first) != ("\r", "\n")
 
 
+def test_flags_stay_whole() -> None:
+    for limit in range(1, 90):
+        cut = truncate("🇷🇴" * 400, limit, marker="|")
+        head, _, tail = cut.partition("|")
+        assert len(head) % 2 == len(tail) % 2 == 0
+
+
 def test_no_character_is_damaged() -> None:
     text = "日本語🙂" * 300
     cut = truncate(text, 101)

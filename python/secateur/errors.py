@@ -17,6 +17,9 @@ pickled. The text names what was given and what is allowed; a place or a name is
 
 from __future__ import annotations
 
+import operator
+import sys
+
 
 class SecateurError(Exception):
     """Base of all errors raised by secateur."""
@@ -147,3 +150,19 @@ class ConversationError(SecateurError, ValueError):
     def __str__(self) -> str:
         place = self.path if self.line is None else f"{self.path}, line {self.line}"
         return f"{place}: {self.problem}"
+
+
+def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
+    """A whole number within limits, as an int.
+
+    Raises:
+        OptionError: If it is something else; True and False are.
+    """
+    try:
+        number = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = least - 1
+    if number < least or (most is not None and number > most):
+        up_to = "" if most is None or most == sys.maxsize else f", {most} at most"
+        raise OptionError(name, value, f"a whole number, {least} or more{up_to}")
+    return number

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-import operator
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from secateur import formats, validity
 from secateur._core import Fitter
-from secateur.errors import BudgetError, OptionError
+from secateur.errors import BudgetError, MessageError, OptionError, whole_number
 from secateur.notices import GOAL_CHARACTERS, Notes
 from secateur.tokens import AnyCounter, Measure
 from secateur.truncate import truncate
 
 Action = Literal["kept", "mended", "cleared", "cut", "removed"]
 ToolRule = Literal["never", "first"]
+MOST_TOKENS = 2**31 - 1
+"""More than any context window has."""
+_PUBLISHED_NOTE = "[Earlier messages were removed to keep the conversation within the model's context.]"
+_NOTE_KEY_TOKENS = 4
+"""What stands around the note for arguments, which must stay JSON: `{"note": …}`."""
 _REQUEST_TOKENS = 3
 """What OpenAI adds to each request; others add about as much."""
 
@@ -70,33 +75,59 @@ class Policy:
                 raise OptionError(name, value, "a number from 0 to 1")
         if self.low_water == 0:
             raise OptionError("low_water", self.low_water, "above 0")
-        for name, least in (
-            ("batch", 1),
-            ("min_cleared", 0),
-            ("keep_results", 0),
-            ("keep_last", 0),
-            ("smallest_cut", 1),
-        ):
-            whole_number(name, getattr(self, name), least)
+        for name in ("batch", "smallest_cut"):
+            whole_number(name, getattr(self, name), 1, MOST_TOKENS)
+        for name in ("min_cleared", "keep_results", "keep_last"):
+            whole_number(name, getattr(self, name), 0, MOST_TOKENS)
         if self.min_saving is not None:
-            whole_number("min_saving", self.min_saving, 0)
+            whole_number("min_saving", self.min_saving, 0, MOST_TOKENS)
+        self._check_pinned()
+        if not isinstance(self.notes, Notes) or not all(isinstance(each, str) for each in astuple(self.notes)):
+            raise OptionError("notes", self.notes, "Notes of strings")
+        if not isinstance(self.tools, Mapping):
+            raise OptionError("tools", self.tools, "a mapping from tools to rules")
         for tool, rule in self.tools.items():
             if rule not in ("never", "first"):
                 raise OptionError(f"tools[{tool!r}]", rule, "'never' or 'first'")
 
+    def _check_pinned(self) -> None:
+        if callable(self.pinned):
+            return
+        if not isinstance(self.pinned, Collection) or isinstance(self.pinned, (str, bytes)):
+            raise OptionError("pinned", self.pinned, "indices of messages, or a function")
+        for index in self.pinned:
+            whole_number("pinned", index, 0, sys.maxsize)
+
     @classmethod
-    def published(cls, **options: Any) -> Policy:
+    def published(
+        cls,
+        *,
+        pinned: Collection[int] | Callable[[formats.Message], bool] = (),
+        tools: Mapping[str, ToolRule] | None = None,
+        notes: Notes | None = None,
+        min_saving: int | None = None,
+    ) -> Policy:
         """The ladder as it was published, recomputed from the whole history at each request.
 
         Clears the oldest results four at a time until the budget is met; else keeps the newest whole turns that fit;
         else the newest whole rounds, be it none: the newest messages are lost where they are too large. It knows
-        nothing of earlier requests, so that a provider's prefix cache helps it little.
+        nothing of earlier requests, so that a provider's prefix cache helps it little, and a report says neither what
+        changed nor how many cuts there were.
+
+        Args:
+            pinned: As in the class.
+            tools: As in the class; "first" means nothing here.
+            notes: As in the class.
+            min_saving: As in the class.
 
         >>> Policy.published().batch
         4
         """
-        notes = Notes(removed="[Earlier messages were removed to keep the conversation within the model's context.]")
-        return replace(cls(**{"low_water": 1.0, "notes": notes, **options}), _ladder=True)
+        if notes is None:
+            notes = Notes(
+                removed="[Earlier messages were removed to keep the conversation within the model's context.]"
+            )
+        return cls(low_water=1.0, pinned=pinned, tools=tools or {}, notes=notes, min_saving=min_saving, _ladder=True)
 
 
 class Setting(NamedTuple):
@@ -207,19 +238,25 @@ class Window(list[formats.Message]):
     (1, True)
     """
 
-    def __init__(self, messages: Iterable[formats.Message], fitting: Fitting, plan: Plan, budget: int) -> None:
+    def __init__(
+        self, messages: Iterable[formats.Message], fitting: Fitting, plan: Plan, tokens: int, budget: int
+    ) -> None:
         super().__init__(messages)
         self._fitting = fitting
         self.plan = plan
         self.budget = budget
         self.length = len(fitting.messages)
-        self.tokens = fitting.fixed.total + plan.tokens
+        self.tokens = tokens
         self.system = fitting.system
         self.tools = fitting.tools
 
     def report(self) -> Report:
         """Say what became of each message of the history, and why."""
         return self._fitting.report(self)
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[formats.Message]]]:
+        """Copies and pickles are plain lists: the history behind a window stays where it is."""
+        return (list, (list(self),))
 
 
 class Fixed(NamedTuple):
@@ -300,16 +337,41 @@ def fit(
         repaired = validity.repair(listed, format=wire.name)
         mended = {index for index, message in enumerate(repaired) if id(message) not in original}
         listed = repaired
-    if prompt is not None and not (listed and validity.first_text(listed[-1]) == prompt):
-        listed.append(wire.note(prompt))
+    if prompt is not None:
+        _append_prompt(listed, wire, prompt)
     fitting = Fitting(
         wire, budget, system=system, tools=tools, reserve=reserve, policy=policy, counter=counter, pending=pending
     )
     fitting.mended = mended
     for setting in settings_history or ():
-        fitting.set(Setting(*setting))
+        fitting.set(as_setting(setting))
     fitting.extend(listed)
     return fitting.window()
+
+
+def as_setting(values: Iterable[Any]) -> Setting:
+    """The setting of four values.
+
+    Raises:
+        OptionError: If they are not four.
+    """
+    try:
+        return Setting(*values)
+    except TypeError:
+        raise OptionError("settings_history", values, "settings of start, factor, offset and budget") from None
+
+
+def _append_prompt(messages: list[formats.Message], wire: formats.WireFormat, prompt: str) -> None:
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise OptionError("prompt", prompt, "a text, or None")
+    last = messages[-1] if messages else {}
+    if messages and wire.is_human(last) and validity.all_text(last) == prompt:
+        return
+    message = wire.note(prompt)
+    if wire.alternates and last.get("role") == message["role"]:
+        messages[-1] = wire.joined(last, message)
+    else:
+        messages.append(message)
 
 
 class Fitting:
@@ -337,11 +399,11 @@ class Fitting:
         self.mended: set[int] = set()
         """Messages that `repair` put in or changed."""
         self._measure = Measure(counter, wire)
-        whole_number("reserve", reserve, 0)
+        whole_number("reserve", reserve, 0, sys.maxsize)
         system_tokens = 0 if system is None else self._measure.value(system)
         tool_tokens = 0 if not tools else self._measure.value(tools)
         self.fixed = Fixed(system_tokens, tool_tokens, reserve, _REQUEST_TOKENS if counter is None else 0)
-        self._first_budget = whole_number("budget", budget, 1)
+        self._first_budget = whole_number("budget", budget, 1, sys.maxsize)
         self._fitter: Fitter | None = None
         self._goal_index = 0
         self._note: formats.Message | None = None
@@ -351,10 +413,12 @@ class Fitting:
 
     def set(self, setting: Setting) -> None:
         """Let another budget, factor or offset hold from a message on."""
-        whole_number("start", setting.start, 0)
-        whole_number("budget", setting.budget, 1)
-        if not (math.isfinite(setting.factor) and setting.factor > 0):
-            raise OptionError("factor", setting.factor, "a finite number above 0")
+        whole_number("start", setting.start, 0, sys.maxsize)
+        whole_number("budget", setting.budget, 1, sys.maxsize)
+        whole_number("offset", setting.offset, -MOST_TOKENS, MOST_TOKENS)
+        factor = setting.factor
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0.01 <= factor <= 100:
+            raise OptionError("factor", factor, "a number from 0.01 to 100")
         self.settings.append(setting)
         if self._fitter is not None:
             self._fitter.set_budget(setting.start, self._room(setting))
@@ -365,7 +429,12 @@ class Fitting:
         Raises:
             MessageError: If one cannot be read; none is appended then.
         """
-        if self._fitter is None or (self._goal_index == len(self.messages) and any(map(_is_goal, messages))):
+        for place, message in enumerate(messages):
+            if not isinstance(message, Mapping):
+                hint = "; pass its model_dump()" if hasattr(message, "model_dump") else ""
+                problem = f"is a {type(message).__name__}, expected a mapping{hint}"
+                raise MessageError(len(self.messages) + place, problem)
+        if self._fitter is None or (self._goal_index == len(self.messages) and any(map(self.wire.is_human, messages))):
             # The note for removed messages repeats the goal, so that its cost is known only with it.
             everything = [*self.messages, *messages]
             fitter = self._new_fitter(everything)
@@ -393,9 +462,10 @@ class Fitting:
         if self._fitter is None:
             self._fitter = self._new_fitter([])
         plan = Plan(*self._fitter.plan())
-        if plan.tokens > self._room(setting):
-            raise self._over(plan, setting)
-        return Window(self._render(plan), self, plan, setting.budget)
+        tokens = math.ceil((plan.tokens + self.fixed.total) * setting.factor) + setting.offset
+        if tokens > setting.budget:
+            raise self._over(tokens, setting)
+        return Window(self._render(plan), self, plan, tokens, setting.budget)
 
     def report(self, window: Window) -> Report:
         """What became of each message."""
@@ -412,7 +482,7 @@ class Fitting:
             reason = f"its result was cut to {tokens:,} of {whole:,} tokens" if cut else "an old result, cleared"
             actions[message] = ("cut" if cut else "cleared", reason)
         fates = []
-        for index, tokens in enumerate(self._fitter.tokens()):
+        for index, tokens in enumerate(self._fitter.tokens()[: window.length]):
             mended: tuple[Action, str] = ("mended", "its provider would have refused it as it came")
             whole_fate: tuple[Action, str] = ("kept", "in the window")
             action, reason = actions.get(index, mended if index in self.mended else whole_fate)
@@ -423,6 +493,7 @@ class Fitting:
         problems = [
             validity.Problem(message, "orphan result" if answered else "unanswered call", call)
             for message, call, answered in self._fitter.faults(self.pending)
+            if message < window.length
         ]
         return Report(window.tokens, window.budget, plan.changed, self._cuts(window), fates, problems)
 
@@ -442,7 +513,7 @@ class Fitting:
 
     def _new_fitter(self, messages: list[formats.Message]) -> Fitter:
         policy, notes, measure = self.policy, self.policy.notes, self._measure
-        places = (index for index, message in enumerate(messages) if _is_goal(message))
+        places = (index for index, message in enumerate(messages) if self.wire.is_human(message))
         self._goal_index = next(places, len(messages))
         self._note = self._removed_note(messages[self._goal_index : self._goal_index + 1])
         self._note_without_goal = self._removed_note([])
@@ -457,9 +528,10 @@ class Fitting:
             min_cleared=policy.min_cleared,
             keep_results=policy.keep_results,
             keep_last=policy.keep_last,
-            note=measure.message(removed) if removed else 0,
+            note=0 if removed is None else measure.message(removed),
+            note_without_goal=0 if self._note_without_goal is None else measure.message(self._note_without_goal),
             result_note=measure.text(notes.result),
-            input_note=measure.text(notes.arguments) + 4,
+            input_note=measure.text(notes.arguments) + _NOTE_KEY_TOKENS,
             smallest_cut=policy.smallest_cut,
             pending=self.pending,
             lead=self.wire.starts_with_user,
@@ -474,16 +546,27 @@ class Fitting:
 
     def _removed_note(self, goal: Sequence[formats.Message]) -> formats.Message | None:
         """The note for what was removed, with the beginning of the goal if there is one."""
-        if not self.policy.notes.removed:
+        removed = self.policy.notes.removed
+        if not removed and (self.wire.starts_with_user or self.wire.alternates):
+            # Something must stand there, or a window would begin with the model, or two messages of the user follow.
+            removed = "[…]"
+        if not removed:
             return None
-        text = " ".join(validity.first_text(goal[0]).split()) if goal else "not known yet"
-        return self.wire.note(self.policy.notes.removed.replace("{goal}", _shortened(text)))
+        text = " ".join(validity.all_text(goal[0]).split()) if goal else "not known yet"
+        goal_text = truncate(text, GOAL_CHARACTERS, keep="head", count=len)
+        return self.wire.note(removed.replace("{goal}", goal_text))
 
     def _counts(self, messages: Sequence[formats.Message]) -> list[tuple[int, list[tuple[int, int]]]] | None:
         """What a counter of the caller's says of messages and of their parts; None for the core's own counts."""
         if self._measure.is_default:
             return None
-        return [self._count(message) for message in messages]
+        counts: list[tuple[int, list[tuple[int, int]]]] = []
+        for place, message in enumerate(messages):
+            try:
+                counts.append(self._count(message))
+            except RecursionError:
+                raise MessageError(len(self.messages) + place, "is nested too deeply") from None
+        return counts
 
     def _count(self, message: formats.Message) -> tuple[int, list[tuple[int, int]]]:
         kinds: list[formats.PartKind] = []
@@ -515,6 +598,9 @@ class Fitting:
         elements, shapes, window = self._rendered
         if plan.shapes != shapes or plan.elements[: len(elements)] != elements:
             elements, window = [], []
+        if self.wire.alternates:
+            # What was left out may leave neighbours of one role.
+            return validity.alternating(self._render_from(plan, 0), self.wire)
         # Mostly the window from before with what was appended; that one is the caller's now, this one is kept.
         window = [*window, *self._render_from(plan, len(elements))]
         self._rendered = (plan.elements, plan.shapes, window)
@@ -537,17 +623,10 @@ class Fitting:
         # A note from before the first human message does not know the goal.
         note = self._note if self._goal_index < plan.note_point else self._note_without_goal
         assert note is not None
-        if not self.wire.alternates:
-            window.append(note)
-            return
-        # Between two messages of the user only one of the model may stand; before one of the model, none at all.
         behind = plan.elements[position + 1 : position + 2]
-        if behind and self.messages[behind[0]].get("role") == "user":
-            window.append({**note, "role": "assistant"} if window else note)
-        elif window and window[-1].get("role") == "user":
-            window[-1] = self.wire.joined(window[-1], note)
-        else:
-            window.append(note)
+        divides = self.wire.alternates and window and behind and self.messages[behind[0]].get("role") == "user"
+        # Between two messages of the user only one of the model may stand.
+        window.append({**note, "role": "assistant"} if divides else note)
 
     def _shaped(self, index: int, shapes: tuple[tuple[int, int], ...]) -> formats.Message:
         key = (index, shapes)
@@ -566,9 +645,10 @@ class Fitting:
         if tokens < 0:
             return self._part_note(kind)
         text = value if isinstance(value, str) else formats.plain_text(value)
+        tokens = max(0, tokens - self.wire.cut_overhead(value))
         return truncate(text, tokens, marker=self.policy.notes.cut, count=self._measure.text)
 
-    def _over(self, plan: Plan, setting: Setting) -> BudgetError:
+    def _over(self, needed: int, setting: Setting) -> BudgetError:
         assert self._fitter is not None
         pinned, newest = self._fitter.floor()
         fixed = self.fixed
@@ -580,29 +660,4 @@ class Fitting:
             "newest": newest,
         }
         largest = max(parts, key=lambda name: parts[name])
-        needed = math.ceil((plan.tokens + fixed.total) * setting.factor) + setting.offset
         return BudgetError(needed, setting.budget, largest, parts)
-
-
-def _is_goal(message: formats.Message) -> bool:
-    """Whether the first such message is the goal."""
-    return message.get("role") in ("user", "human")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= GOAL_CHARACTERS else f"{text[:GOAL_CHARACTERS].rstrip()}…"
-
-
-def whole_number(name: str, value: object, least: int) -> int:
-    """A whole number from a limit up, as an int.
-
-    Raises:
-        OptionError: If it is something else; True and False are.
-    """
-    try:
-        number = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise OptionError(name, value, f"a whole number, {least} or more")
-    return number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
@@ -10,7 +9,7 @@ from numbers import Real
 from typing import Literal, NamedTuple, get_args
 
 from secateur import embed, formats
-from secateur.errors import MessageError, OptionError
+from secateur.errors import MessageError, OptionError, whole_number
 
 Unit = Literal["message", "turn"]
 Placement = Literal["chronological", "before_prompt"]
@@ -128,9 +127,9 @@ class Pruner:
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "top_k", _whole_number("top_k", self.top_k))
+        object.__setattr__(self, "top_k", whole_number("top_k", self.top_k, 0))
         if self.keep_last is not None:
-            object.__setattr__(self, "keep_last", _whole_number("keep_last", self.keep_last))
+            object.__setattr__(self, "keep_last", whole_number("keep_last", self.keep_last, 0))
         for name, value, allowed in (("unit", self.unit, Unit), ("placement", self.placement, Placement)):
             if value not in get_args(allowed):
                 raise OptionError(name, value, " or ".join(map(repr, get_args(allowed))))
@@ -292,14 +291,3 @@ def _history(history: Iterable[formats.Message]) -> list[formats.Message]:
     if isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Iterable):
         raise OptionError("history", history, "a list of messages")
     return list(history)
-
-
-def _whole_number(name: str, value: object) -> int:
-    # bool is an int to Python, but True messages are a mistake.
-    try:
-        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise OptionError(name, value, "a whole number, 0 or more")
-    return number

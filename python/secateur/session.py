@@ -10,9 +10,10 @@ from typing import Any
 
 from secateur import formats
 from secateur.errors import ConversationError, HistoryChanged, OptionError
-from secateur.fit import Fitting, Policy, Setting, Window
+from secateur.fit import Fitting, Policy, Setting, Window, as_setting
 from secateur.notices import Notes
 from secateur.tokens import AnyCounter
+from secateur.validity import as_list
 
 _VERSION = 1
 
@@ -21,8 +22,8 @@ class Session:
     """An append-only history that is read once, message by message, and fitted at each request.
 
     Gives the same windows as `fit` for the same history and settings, at a cost that depends on the window, not on the
-    history. The messages are kept, not copied: a message of the window that was changed after it was appended is
-    refused. Not to be used by several threads at once.
+    history. The messages are kept, not copied: a message of the window whose content was exchanged after it was
+    appended is refused (a list that was changed in place is not noticed). Not to be used by several threads at once.
 
     Args:
         budget: Tokens of a request.
@@ -89,12 +90,14 @@ class Session:
         Raises:
             MessageError: If one cannot be read.
         """
-        added = list(messages)
-        if self._format is None and self._fitting.wire.name == "simple":
+        added = as_list(messages)
+        fitting = self._fitting
+        if self._format is None and fitting.wire.name == "simple":
             wire = formats.named(None, added)
             if wire.name != "simple":
-                self._change_format(wire)
-        self._fitting.extend(added)
+                fitting = self._in_format(wire)
+        fitting.extend(added)
+        self._fitting = fitting
         self._contents += [_content(message) for message in added]
 
     def window(self) -> Window:
@@ -107,7 +110,7 @@ class Session:
         window = self._fitting.window()
         messages, contents = self._fitting.messages, self._contents
         for index in window.plan.elements:
-            if index < 0 or messages[index].get("content") is contents[index]:
+            if index < 0 or contents[index] is None or messages[index].get("content") is contents[index]:
                 continue
             # Under its other names; they are rare, and this runs over the whole window.
             if _content(messages[index]) is not contents[index]:
@@ -132,6 +135,7 @@ class Session:
 
         Raises:
             OptionError: If the policy pins by a function, which no file holds.
+            ConversationError: If a message cannot be written as JSON.
         """
         policy = self._fitting.policy
         if callable(policy.pinned):
@@ -141,13 +145,19 @@ class Session:
         header = {
             "secateur": _VERSION,
             "budget": self._budget,
-            "format": self._fitting.wire.name if self._format is None else self._format,
+            "format": self._format,
             "policy": described,
             "settings": self._fitting.settings,
             **{name: self._options[name] for name in ("system", "tools", "reserve", "pending")},
         }
-        lines = [json.dumps(value) for value in (header, *self._fitting.messages)]
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        try:
+            lines = [json.dumps(value) for value in (header, *self._fitting.messages)]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConversationError(str(path), None, f"cannot hold this session as JSON: {error}") from error
+        # Written beside its place and moved there whole: an interrupted save leaves the old file.
+        written = Path(f"{path}.part")
+        written.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        written.replace(path)
 
     @classmethod
     def load(cls, path: str | Path, *, counter: AnyCounter | None = None) -> Session:
@@ -175,30 +185,32 @@ class Session:
                 format=header["format"],
                 **{name: header[name] for name in ("system", "tools", "reserve", "pending")},
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            for setting in header["settings"]:
+                session._fitting.set(as_setting(setting))
+            session.extend(messages)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, ConversationError):
                 raise
             raise ConversationError(str(path), None, f"is no saved session: {error}") from error
-        for setting in header["settings"]:
-            session._fitting.set(Setting(*setting))
-        session.extend(messages)
         return session
 
     def _new_fitting(self, wire: formats.WireFormat) -> Fitting:
         return Fitting(wire, self._budget, **self._options)
 
-    def _change_format(self, wire: formats.WireFormat) -> None:
-        """What looked plain so far turns out to be of another format: read again what there is."""
-        messages, settings = self._fitting.messages, self._fitting.settings
-        self._fitting = self._new_fitting(wire)
-        for setting in settings:
-            self._fitting.set(setting)
-        if messages:
-            self._fitting.extend(messages)
+    def _in_format(self, wire: formats.WireFormat) -> Fitting:
+        """The same history read again, where what looked plain so far turns out to be of another format."""
+        fitting = self._new_fitting(wire)
+        for setting in self._fitting.settings:
+            fitting.set(setting)
+        if self._fitting.messages:
+            fitting.extend(self._fitting.messages)
+        return fitting
 
 
 def _content(message: formats.Message) -> Any:
-    """The value by which a change of a message is noticed."""
+    """The value by which a change of a message is noticed; none for mappings that make theirs anew."""
+    if not isinstance(message, dict):
+        return None
     for key in ("content", "parts", "output"):
         if key in message:
             return message[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 from secateur import formats
 from secateur._core import script_tokens
@@ -13,13 +13,18 @@ from secateur.errors import OptionError
 MESSAGE_TOKENS = 4
 """What a message costs beside its texts: role and separators."""
 
+_MOST_TOKENS = 2**31
+MEDIA_TOKENS = 1024
+"""What an image, a document or a sound counts as, like in the core (rust/secateur-python/src/formats/mod.rs)."""
+
 
 @runtime_checkable
 class TokenCounter(Protocol):
     """Counts tokens of texts.
 
     A method `count_message(message)` may count whole messages; without it a message costs its texts, each by itself,
-    and `MESSAGE_TOKENS`. A method `upper(text)` may give a bound that the true count does not exceed.
+    `MEDIA_TOKENS` for each image, document or sound, and `MESSAGE_TOKENS`. A method `upper(text)` may give a bound that
+    the true count does not exceed.
 
     >>> class Words:
     ...     def count(self, text: str) -> int:
@@ -60,37 +65,55 @@ class Measure:
             self._of_text = getattr(counter, "upper", counter.count)
             self._of_message = getattr(counter, "count_message", None)
         elif callable(counter):
-            # What a bare callable counts shows when it is called.
-            if _counts(counter, "a"):
-                self._of_text = counter
-            elif _counts(counter, wire.note("a")):
+            # What a bare callable counts shows when it is called: a counter of messages grows with their text. (`len`
+            # takes a message too, but counts its keys.)
+            if _grows(counter, wire.note):
                 self._of_message = counter
+            elif _grows(counter, str):
+                self._of_text = counter
         if self._of_text is None and self._of_message is None:
             raise OptionError("counter", counter, "a callable that counts a text or a message, or have count(text)")
 
     def text(self, text: str) -> int:
         """Tokens of a text."""
         if self._of_text is not None:
-            return self._of_text(text)
+            return _checked(self._of_text(text))
         assert self._of_message is not None
-        return self._of_message(self._wire.note(text)) - self._of_message(self._wire.note(""))
+        with_text, without = self._of_message(self._wire.note(text)), self._of_message(self._wire.note(""))
+        return max(0, _checked(with_text) - _checked(without))
 
     def message(self, message: formats.Message) -> int:
         """Tokens of a message."""
         if self._of_message is not None:
-            return self._of_message(message)
-        return MESSAGE_TOKENS + sum(map(self.text, self._wire.texts(message)))
+            return _checked(self._of_message(message))
+        media = MEDIA_TOKENS * self._wire.media(message)
+        return MESSAGE_TOKENS + media + sum(map(self.text, self._wire.texts(message)))
 
     def value(self, value: Any) -> int:
         """Tokens of a system prompt or of tool schemas: a string as it is, anything else as JSON."""
-        return self.text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        try:
+            written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise OptionError("system or tools", type(value).__name__, f"writable as JSON ({error})") from error
+        return self.text(written)
 
 
-def _counts(counter: Callable[[Any], object], value: Any) -> bool:
+def _grows(counter: Callable[[Any], object], make: Callable[[str], Any]) -> bool:
+    """Whether a counter counts more for a long text than for a short one."""
     try:
-        return isinstance(counter(value), int)
+        short, long = counter(make("a")), counter(make("a word " * 64))
     except Exception:  # noqa: BLE001  # a counter for the other kind fails in whichever way it likes
         return False
+    return isinstance(short, SupportsIndex) and isinstance(long, SupportsIndex) and long.__index__() > short.__index__()
+
+
+def _checked(tokens: object) -> int:
+    if type(tokens) is int and 0 <= tokens < _MOST_TOKENS:
+        return tokens
+    # Numbers of other kinds, as numpy has them.
+    if isinstance(tokens, bool) or not isinstance(tokens, SupportsIndex) or not 0 <= tokens.__index__() < _MOST_TOKENS:
+        raise OptionError("counter", tokens, f"a counter that gives whole numbers from 0 to {_MOST_TOKENS - 1}")
+    return tokens.__index__()
 
 
 PROFILES = ("script",)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from secateur._core import grapheme_boundaries, script_tokens
-from secateur.errors import OptionError
+from secateur.errors import OptionError, whole_number
 
 Keep = Literal["head", "tail", "both"]
 _NEAR = 64
@@ -31,7 +31,7 @@ def truncate(
         limit: Tokens, 0 or more.
         keep: What is kept: "head", "tail", or "both" with the middle left out.
         marker: Stands where text was left out; "{characters}" in it becomes how many characters that were. Left out
-            itself where it alone exceeds the limit.
+            itself where it alone exceeds the limit, for "…" where that fits.
         count: Counts the tokens of a text; the script rule by default.
 
     Raises:
@@ -42,8 +42,7 @@ def truncate(
     >>> truncate("Привет, мир", 3, keep="head")
     'Приве…'
     """
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise OptionError("limit", limit, "a whole number, 0 or more")
+    limit = whole_number("limit", limit, 0)
     if keep not in get_args(Keep):
         raise OptionError("keep", keep, " or ".join(map(repr, get_args(Keep))))
     measure = script_tokens if count is None else count
@@ -55,7 +54,7 @@ def truncate(
         start, end = _border(text, head, -1), _border(text, len(text) - (kept - head), 1)
         return text[:start] + mark.replace("{characters}", str(end - start)) + text[end:]
 
-    for mark in (marker, ""):
+    for mark in (marker, "…", ""):
         # Bisection: the longest cut that fits, as far as counts grow with the text.
         low, high = 0, len(text)
         while low < high:
@@ -71,6 +70,9 @@ def _border(text: str, at: int, step: Literal[-1, 1]) -> int:
     if at <= 0 or at >= len(text):
         return min(max(at, 0), len(text))
     start = max(0, at - _NEAR)
+    while start > 0 and "\U0001f1e6" <= text[start] <= "\U0001f1ff":
+        # Flags are pairs of letters: only the beginning of their run says where a pair begins.
+        start -= 1
     near = text[start : at + _NEAR]
     # Lone surrogates are clusters of their own, like the mark that stands for them here.
     near = "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= each <= "\udfff" else each for each in near)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +12,14 @@ from secateur import formats
 from secateur._core import read_structure
 from secateur.errors import OptionError
 
-Fault = Literal["unanswered call", "orphan result", "empty content", "wrong first role", "roles do not alternate"]
+Fault = Literal[
+    "unanswered call",
+    "orphan result",
+    "empty content",
+    "text before a result",
+    "wrong first role",
+    "roles do not alternate",
+]
 
 NO_RESULT = "[No result: the run ended before this call was answered.]"
 """What `repair` answers a call with that has no result."""
@@ -87,7 +95,7 @@ def repair(messages: Iterable[formats.Message], *, format: str | None = None) ->
     first = next((index for index, row in enumerate(rows) if row.kind != "system"), None)
     if wire.starts_with_user and first is not None and not _is_users(mended[first]):
         mended.insert(first, wire.note(BEGINNING))
-    return _alternating(mended, wire) if wire.alternates else mended
+    return alternating(mended, wire) if wire.alternates else mended
 
 
 def as_list(messages: Iterable[formats.Message], name: str = "messages") -> list[formats.Message]:
@@ -106,19 +114,27 @@ def problems(messages: list[formats.Message], wire: formats.WireFormat, *, pendi
     rows = _rows(messages, wire)
     found: list[Problem] = []
     for start, stop in _units(rows):
-        open_calls = [call for row in rows[start:stop] for call in row.calls]
+        open_calls = Counter(call for row in rows[start:stop] for call in row.calls)
         for index in range(start, stop):
             for call in rows[index].results:
-                if call in open_calls:
-                    open_calls.remove(call)
+                if not call:
+                    # It names no call, and answers the first that is open, or is plain text.
+                    open_calls -= Counter(list(open_calls.elements())[:1])
+                elif open_calls[call]:
+                    open_calls[call] -= 1
                 else:
                     found.append(Problem(index, "orphan result", call))
         if not pending:
-            found += [Problem(start, "unanswered call", call) for call in open_calls]
+            found += [Problem(start, "unanswered call", call) for call in open_calls.elements()]
     found += [
         Problem(index, "empty content", str(message.get("role", "")))
         for index, message in enumerate(messages)
         if wire.is_empty(message)
+    ]
+    found += [
+        Problem(index, "text before a result", str(message.get("role", "")))
+        for index, message in enumerate(messages)
+        if rows[index].kind == "result" and wire.ordered(message) is not message
     ]
     spoken = [index for index, row in enumerate(rows) if row.kind != "system"]
     if wire.starts_with_user and spoken and not _is_users(messages[spoken[0]]):
@@ -154,17 +170,19 @@ def _units(rows: Sequence[_Row]) -> list[tuple[int, int]]:
 
 
 def _without_orphans(messages: list[formats.Message], wire: formats.WireFormat) -> list[formats.Message]:
-    orphans: dict[int, set[str]] = {}
-    for problem in problems(messages, wire, pending=True):
-        if problem.fault == "orphan result":
-            orphans.setdefault(problem.index, set()).add(problem.detail)
-    kept = (
-        wire.without_results(message, orphans[index]) if index in orphans else message
-        for index, message in enumerate(messages)
-    )
-    mended = [message for message in kept if message is not None]
-    # Taking one out may part another from its call: a result behind an orphan that stood between.
-    return _without_orphans(mended, wire) if orphans and len(mended) < len(messages) else mended
+    while True:
+        orphans: dict[int, set[str]] = {}
+        for problem in problems(messages, wire, pending=True):
+            if problem.fault == "orphan result":
+                orphans.setdefault(problem.index, set()).add(problem.detail)
+        if not orphans:
+            return messages
+        # Again until there are none: what is left of a message may part a result behind it from its call.
+        kept = (
+            wire.without_results(message, orphans[index]) if index in orphans else message
+            for index, message in enumerate(messages)
+        )
+        messages = [message for message in kept if message is not None]
 
 
 def _answered(messages: list[formats.Message], wire: formats.WireFormat) -> list[formats.Message]:
@@ -172,24 +190,19 @@ def _answered(messages: list[formats.Message], wire: formats.WireFormat) -> list
     mended: list[formats.Message] = []
     for start, stop in _units(rows):
         mended += messages[start:stop]
-        answered = [call for row in rows[start:stop] for call in row.results]
-        missing = [call for row in rows[start:stop] for call in row.calls]
-        for call in answered:
-            if call in missing:
-                missing.remove(call)
+        answered = Counter(call for row in rows[start:stop] for call in row.results)
+        unnamed = answered.pop("", 0)
+        open_calls = Counter(call for row in rows[start:stop] for call in row.calls) - answered
+        missing = list(open_calls.elements())[unnamed:]
         if not missing:
             continue
-        answers: list[formats.Message] = list(wire.answer(missing, NO_RESULT))
-        if rows[stop - 1].kind == "result" and len(answers) == 1 and _is_shared(wire):
+        answers: list[formats.Message] = list(wire.answer(missing, NO_RESULT, messages[start:stop]))
+        if rows[stop - 1].kind == "result" and wire.shares_results:
             # All results of one message stand in one message.
             mended[-1] = _with_answers(mended[-1], answers[0])
         else:
             mended += answers
     return mended
-
-
-def _is_shared(wire: formats.WireFormat) -> bool:
-    return wire.name in ("anthropic", "bedrock", "gemini")
 
 
 def _with_answers(message: formats.Message, answers: formats.Message) -> formats.Message:
@@ -201,25 +214,31 @@ def _filled(messages: list[formats.Message], wire: formats.WireFormat) -> list[f
     rows = _rows(messages, wire)
     mended: list[formats.Message] = []
     for message, row in zip(messages, rows, strict=True):
-        if not wire.is_empty(message):
-            mended.append(message)
+        filled = wire.without_empty_texts(wire.ordered(message))
+        if not wire.is_empty(filled):
+            mended.append(filled)
         elif row.kind in ("result", "human"):
             # A result must stand, and a human's turn may begin here.
             mended.append(wire.filled(message, NOTHING))
     return mended
 
 
-def _alternating(messages: list[formats.Message], wire: formats.WireFormat) -> list[formats.Message]:
+def alternating(messages: list[formats.Message], wire: formats.WireFormat) -> list[formats.Message]:
+    """The messages, with neighbours of one role as one; system messages stand apart."""
     mended: list[formats.Message] = []
+    spoken = -1
     for message in messages:
-        if mended and message.get("role") != "system" and mended[-1].get("role") == message.get("role"):
-            mended[-1] = wire.joined(mended[-1], message)
-        else:
-            mended.append(message)
+        is_system = message.get("role") == "system"
+        if not is_system and spoken >= 0 and mended[spoken].get("role") == message.get("role"):
+            mended[spoken] = wire.joined(mended[spoken], message)
+            continue
+        mended.append(message)
+        if not is_system:
+            spoken = len(mended) - 1
     return mended
 
 
-def first_text(message: formats.Message) -> str:
+def all_text(message: formats.Message) -> str:
     """The texts of a message, joined."""
     value: Any = message.get("content", message.get("parts"))
     return formats.plain_text(value)

@@ -63,6 +63,7 @@ class Anthropic(WireFormat):
 
     name = "anthropic"
     starts_with_user = True
+    shares_results = True
 
     def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
         content = message.get("content")
@@ -84,9 +85,23 @@ class Anthropic(WireFormat):
                 new.append(block)
         return edited(message, "content", content, new)
 
-    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
+    def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
+        del callers
         blocks = [{"type": "tool_result", "tool_use_id": call, "content": text, "is_error": True} for call in calls]
         return [{"role": "user", "content": blocks}]
+
+    def is_human(self, message: Message) -> bool:
+        content = message.get("content")
+        blocks = content if isinstance(content, (list, tuple)) else ()
+        return super().is_human(message) and not any(_blocks(blocks, "tool_result"))
+
+    def ordered(self, message: Message) -> Message:
+        content = message.get("content")
+        if not isinstance(content, (list, tuple)):
+            return message
+        results = [each for each in content if isinstance(each, Mapping) and each.get("type") == "tool_result"]
+        rest = [each for each in content if not (isinstance(each, Mapping) and each.get("type") == "tool_result")]
+        return edited(message, "content", content, [*results, *rest])
 
     def without_results(self, message: Message, calls: set[str]) -> Message | None:
         blocks = [

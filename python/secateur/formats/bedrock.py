@@ -20,10 +20,15 @@ class Bedrock(WireFormat):
 
     name = "bedrock"
     starts_with_user = True
+    shares_results = True
     alternates = True
 
     def note(self, text: str) -> dict[str, Any]:
         return {"role": "user", "content": [{"text": text}]}
+
+    def is_human(self, message: Message) -> bool:
+        blocks = message.get("content") or ()
+        return super().is_human(message) and not any("toolResult" in block for block in blocks)
 
     def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
         content = message.get("content")
@@ -47,7 +52,8 @@ class Bedrock(WireFormat):
                 new.append(block)
         return edited(message, "content", content, new)
 
-    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
+    def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
+        del callers
         results = [{"toolUseId": call, "content": [{"text": text}], "status": "error"} for call in calls]
         return [{"role": "user", "content": [{"toolResult": result} for result in results]}]
 

@@ -4,7 +4,7 @@
 | --- | --- |
 | text | `{"text": …}`; the model's role is "model" |
 | call | `{"functionCall": {"id": …, "name": …, "args": {…}}}`, the id optional, with a `thoughtSignature` or without |
-| result | `{"functionResponse": {"id": …, "name": …, "response": {…}}}` in the content after it; without ids by order |
+| result | `{"functionResponse": {"id": …, "name": …, "response": {…}}}` in the content after it; by name, in order |
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from secateur._core import script_tokens
 from secateur.formats.wire import Message, Replace, WireFormat, edited
 
 
@@ -20,9 +21,18 @@ class Gemini(WireFormat):
 
     name = "gemini"
     starts_with_user = True
+    shares_results = True
 
     def note(self, text: str) -> dict[str, Any]:
         return {"role": "user", "parts": [{"text": text}]}
+
+    def is_human(self, message: Message) -> bool:
+        answers = any(_key(part, "functionResponse", "function_response") for part in message.get("parts") or ())
+        return message.get("role") in ("user", None) and not answers
+
+    def cut_overhead(self, value: Any) -> int:
+        # What is no single text is written under a key of its own.
+        return 0 if isinstance(value, str) else script_tokens("result") + 2
 
     def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
         parts = message.get("parts")
@@ -53,8 +63,17 @@ class Gemini(WireFormat):
                 new.append(part)
         return edited(message, "parts", parts, new)
 
-    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
-        responses = [{"name": call, "response": {"error": text}} for call in calls]
+    def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
+        made: dict[str, list[Mapping[str, Any]]] = {}
+        for part in (part for each in callers for part in each["parts"]):
+            if key := _key(part, "functionCall", "function_call"):
+                made.setdefault(_name(part[key]), []).append(part[key])
+        responses: list[dict[str, Any]] = []
+        for call in calls:
+            # Those of one name that are left unanswered are the last ones.
+            last = made[call].pop() if made.get(call) else {"name": call}
+            named = {key: last[key] for key in ("id", "name") if key in last}
+            responses.append({**named, "response": {"error": text}})
         return [{"role": "user", "parts": [{"functionResponse": response} for response in responses]}]
 
     def without_results(self, message: Message, calls: set[str]) -> Message | None:
@@ -63,13 +82,18 @@ class Gemini(WireFormat):
 
     def _answers(self, part: Any, calls: set[str]) -> bool:
         key = _key(part, "functionResponse", "function_response")
-        return bool(key) and str(part[key].get("id") or part[key].get("name")) in calls
+        return key is not None and _name(part[key]) in calls
 
     def is_empty(self, message: Message) -> bool:
         return not message.get("parts")
 
     def filled(self, message: Message, text: str) -> Message:
         return {**message, "parts": [{"text": text}]}
+
+
+def _name(call: Mapping[str, Any]) -> str:
+    """What pairs a call with its result: the name, in order; ids stand on one side only with some clients."""
+    return str(call.get("name") or call.get("id"))
 
 
 def _key(part: Any, *names: str) -> str | None:

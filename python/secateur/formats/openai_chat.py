@@ -73,7 +73,8 @@ class OpenAIChat(WireFormat):
         function, _ = _edited_function(message.get("function_call"), replace, place)
         return message if function is message.get("function_call") else {**message, "function_call": function}
 
-    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
+    def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
+        del callers
         return [
             {"role": "function", "name": "unknown", "content": text}
             if call == OLD_CALL_ID

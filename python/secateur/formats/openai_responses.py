@@ -25,6 +25,9 @@ class OpenAIResponses(WireFormat):
     def note(self, text: str) -> dict[str, Any]:
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
+    def is_human(self, message: Message) -> bool:
+        return message.get("type", "message") == "message" and super().is_human(message)
+
     def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
         kind = message.get("type")
         if kind in ("function_call_output", "custom_tool_call_output"):
@@ -39,8 +42,11 @@ class OpenAIResponses(WireFormat):
                 return {**message, key: json.dumps({"note": text}) if key == "arguments" else text}
         return message
 
-    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
-        return [{"type": "function_call_output", "call_id": call, "output": text} for call in calls]
+    def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
+        kinds = {str(item.get("call_id")): item.get("type", "function_call") for item in callers}
+        return [
+            {"type": f"{kinds.get(call, 'function_call')}_output", "call_id": call, "output": text} for call in calls
+        ]
 
     def is_empty(self, message: Message) -> bool:
         return message.get("type", "message") == "message" and super().is_empty(message)

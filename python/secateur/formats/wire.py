@@ -22,6 +22,8 @@ class WireFormat:
     name: str
     starts_with_user = False
     """Whether the first message that is no system message must be the human's."""
+    shares_results = False
+    """Whether all results of a message stand in one message."""
     alternates = False
     """Whether user and model must take turns."""
 
@@ -33,13 +35,38 @@ class WireFormat:
         """A copy of a message with its parts replaced; the message itself if none is."""
         raise NotImplementedError
 
-    def texts(self, message: Message) -> list[str]:
-        """All that a message says, for a counter of texts: strings as they are, all else as JSON."""
-        return list(_texts({key: value for key, value in message.items() if key not in _SILENT}))
+    def is_human(self, message: Message) -> bool:
+        """Whether it is a message of the human, and not a result that stands under the user's role."""
+        return message.get("role") in ("user", "human")
 
-    def answer(self, calls: Sequence[str], text: str) -> list[dict[str, Any]]:
-        """Messages that answer calls with a text."""
+    def texts(self, message: Message) -> list[str]:
+        """All that a message says, for a counter of texts: strings as they are, all else as JSON, media left out."""
+        return [text for key, value in message.items() if key not in _SILENT for text in _texts(value)]
+
+    def media(self, message: Message) -> int:
+        """How many images, documents and sounds a message holds."""
+        return sum(_media(value) for value in message.values())
+
+    def cut_overhead(self, value: Any) -> int:
+        """Tokens that stand around the text to which a value is cut, beside what stood around the value."""
+        del value
+        return 0
+
+    def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
+        """Messages that answer calls with a text, in the shape that the messages which make them ask for."""
         raise NotImplementedError
+
+    def ordered(self, message: Message) -> Message:
+        """A message with its parts in the order that the provider asks for; itself if they are."""
+        return message
+
+    def without_empty_texts(self, message: Message) -> Message:
+        """A message without the text blocks that hold nothing; itself if there are none."""
+        content = message.get("content")
+        if not isinstance(content, (list, tuple)):
+            return message
+        kept = [block for block in content if not _is_empty_text(block)]
+        return message if len(kept) == len(content) else {**message, "content": kept}
 
     def without_results(self, message: Message, calls: set[str]) -> Message | None:
         """A message without its results for some calls; None if nothing is left, as where each result is a message."""
@@ -51,7 +78,7 @@ class WireFormat:
         content = message.get("content")
         if isinstance(content, str):
             return not content
-        return not content or all(isinstance(block, Mapping) and block.get("text") == "" for block in content)
+        return not content or any(map(_is_empty_text, content))
 
     def filled(self, message: Message, text: str) -> Message:
         """A copy of an empty message that says a text."""
@@ -75,33 +102,62 @@ def plain_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A value as the JSON that a client would send."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """A value as the JSON that a client would send, without the payloads of media."""
+    return json.dumps(_without_payloads(value), ensure_ascii=False, default=str)
 
 
-_SILENT = frozenset({"role", "id", "tool_call_id", "call_id", "type", "status", "cache_control"})
-"""Keys whose values cost nothing of their own, or are counted with the message."""
+_SILENT = frozenset({"role", "id", "tool_call_id", "call_id", "type", "status"})
+"""Keys of a message that cost nothing of their own, or are counted with it."""
+_MEDIA_KINDS = frozenset(
+    {"image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url", "document"}
+)
+_MEDIA_KEYS = ("inlineData", "inline_data", "fileData", "file_data", "image", "document", "video")
+
+
+def _is_media(block: Mapping[str, Any]) -> bool:
+    return block.get("type") in _MEDIA_KINDS or any(isinstance(block.get(key), Mapping) for key in _MEDIA_KEYS)
+
+
+def _media(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return 1 if _is_media(value) else sum(map(_media, value.values()))
+    return sum(map(_media, value)) if isinstance(value, (list, tuple)) else 0
+
+
+def _without_payloads(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {} if _is_media(value) else {key: _without_payloads(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_payloads(each) for each in value]
+    return "" if isinstance(value, bytes) else value
 
 
 def _texts(value: Any) -> Iterable[str]:
+    """A string as it is, the text of a text block, the elements of a list; anything else as JSON."""
     if value is None:
         return
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        if isinstance(value.get("text"), str):
-            yield value["text"]
-        elif isinstance(value.get("type"), str) and value["type"] in ("image", "image_url", "input_image"):
-            return
-        else:
-            for key, each in value.items():
-                if key not in _SILENT:
-                    yield from _texts(each)
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _texts(each)
+    elif isinstance(value, Mapping) and _is_media(value):
+        return
+    elif isinstance(value, Mapping) and isinstance(value.get("text"), str) and value.get("type", "text") in _TEXTS:
+        yield value["text"]
+    elif isinstance(value, Mapping) and value.get("type") == "tool_result":
+        yield from _texts(value.get("content"))
+    elif isinstance(value, Mapping) and isinstance(value.get("toolResult"), Mapping):
+        yield from _texts(value["toolResult"].get("content"))
     else:
         yield as_json(value)
+
+
+def _is_empty_text(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("text") == "" and block.get("type", "text") in _TEXTS
+
+
+_TEXTS = ("text", "input_text", "output_text")
 
 
 def _as_blocks(message: Message) -> list[Any]:

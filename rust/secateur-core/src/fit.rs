@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use crate::history::{Clearing, History, Kind};
-use crate::plan::{Element, Plan, Shape, elements, note_place};
+use crate::history::{Clearing, History};
+use crate::plan::{Element, Plan, Shape, elements, leads, note_place};
 
 /// A turn is removed at once only if at least this share of the low-water mark is left; a larger one is shortened
 /// round by round, so that a new prompt after a long turn does not wipe out all the work of that turn.
@@ -35,6 +35,8 @@ pub struct Settings {
     pub keep_last: usize,
     /// What the note that stands for what was removed costs, in tokens; 0 for no note.
     pub note: u32,
+    /// What it costs where the first human message is not known yet, which it repeats.
+    pub note_without_goal: u32,
     /// To how many tokens the text of a newest result may be cut where nothing else helps.
     pub smallest_cut: u32,
     /// Whether calls may wait for their results over several turns; they are kept until then.
@@ -64,7 +66,8 @@ pub struct Automaton {
     prompt: Range<usize>,
     /// Units with a call that waits for its result, or that was answered by a message still kept.
     islands: Vec<usize>,
-    noted: bool,
+    /// What the note costs that stands in the window; 0 if none does.
+    note: u32,
     /// How many elements stand before the note; found at a cut and kept until the next.
     note_place: usize,
     /// The request point at which the note was put there.
@@ -93,7 +96,7 @@ impl Automaton {
             pinned: Vec::new(),
             prompt: 0..0,
             islands: Vec::new(),
-            noted: false,
+            note: 0,
             note_place: 0,
             note_point: 0,
             cuts: Vec::new(),
@@ -107,18 +110,6 @@ impl Automaton {
     pub fn set_budget(&mut self, from: usize, budget: u64) {
         self.budgets.retain(|&(start, _)| start < from);
         self.budgets.push((from, budget));
-    }
-
-    /// What the window costs now, in tokens.
-    #[must_use]
-    pub const fn tokens(&self) -> u64 {
-        self.total
-    }
-
-    /// How many messages have been walked over.
-    #[must_use]
-    pub fn walked(&self) -> usize {
-        self.costs.len()
     }
 
     /// The request points of the cuts so far.
@@ -157,22 +148,20 @@ impl Automaton {
             let mut sent = self.elements(history);
             sent.retain(|element| !matches!(element, Element::Message(message) if *message >= before));
             self.reshaped = None;
+            let noted = self.note > 0;
             self.cut(history, budget);
-            let messages = self.messages(history);
-            let leads = self.note_leads(history, &messages);
-            self.note_place = if leads { 0 } else { note_place(history, &messages) };
+            self.note_place = note_place(history, &self.messages(history), self.settings.lead);
             self.note_point = here;
             self.changed = self.difference(history, if before == 0 { &[] } else { &sent });
+            if self.settings.divide && before > 0 && noted != (self.note > 0) {
+                // Where roles must alternate the note is joined to the message before it.
+                let joined = self.note_place.saturating_sub(1);
+                self.changed = Some(self.changed.map_or(joined, |first| first.min(joined)));
+            }
             if self.changed.is_some() {
                 self.cuts.push(here);
             }
         }
-    }
-
-    /// Whether the note must stand first, because the messages kept do not begin with the human's.
-    fn note_leads(&self, history: &History, messages: &[usize]) -> bool {
-        let first = messages.first().and_then(|&message| history.kind(message));
-        self.settings.lead && first != Some(Kind::Human)
     }
 
     /// Where the window differs from one that was sent before the cut; `None` if it extends that.
@@ -190,8 +179,6 @@ impl Automaton {
         let low = share(budget, self.settings.low_water);
         let newest = unit_of(history, here - 1);
         let keep = newest.min(unit_of(history, here.saturating_sub(self.settings.keep_last.max(1))));
-        // The note repeats the goal, and stands behind it.
-        self.set_note(self.settings.lead || history.goal.is_some_and(|goal| goal < here));
         self.clear(history, budget, low, history.units[keep]);
         self.remove(history, low, keep);
         if self.total > budget {
@@ -199,12 +186,17 @@ impl Automaton {
         }
     }
 
-    fn set_note(&mut self, noted: bool) {
-        let note = u64::from(self.settings.note);
-        if note > 0 && noted != self.noted {
-            self.total = if noted { self.total + note } else { self.total - note };
-            self.noted = noted;
-        }
+    /// Puts the note in, with the goal if there is one by now, or takes it out.
+    fn set_note(&mut self, history: &History, noted: bool) {
+        let knows_goal = history.goal.is_some_and(|goal| goal < self.costs.len());
+        let note = match (noted, knows_goal) {
+            (true, true) => self.settings.note,
+            (true, false) if self.settings.lead => self.settings.note_without_goal,
+            // Without a goal it has no place, unless a window must begin with it.
+            _ => 0,
+        };
+        self.total = self.total - u64::from(self.note) + u64::from(note);
+        self.note = note;
     }
 
     /// Step 1: clears parts, oldest first, in batches, down to the low-water mark.
@@ -335,9 +327,15 @@ impl Automaton {
             if self.is_island(history, &messages) {
                 self.islands.push(unit);
             } else {
-                self.total -= messages.map(|message| self.removable(history, message)).sum::<u64>();
+                let removed = messages.clone().map(|message| self.removable(history, message)).sum::<u64>();
+                self.total -= removed;
+                if removed > 0 {
+                    self.set_note(history, true);
+                }
             }
-            self.sink_islands(history);
+            if messages.clone().any(|message| history.late_answers.contains(&message)) {
+                self.sink_islands(history);
+            }
         }
     }
 
@@ -349,7 +347,8 @@ impl Automaton {
     /// Whether a call in these messages must stay for the sake of its result.
     fn is_island(&self, history: &History, messages: &Range<usize>) -> bool {
         let (here, kept) = (self.costs.len(), history.unit_start(self.first_unit));
-        history.dangling.iter().filter(|call| messages.contains(&call.message)).any(|call| {
+        let of_message = |message: usize| history.dangling_of.get(&message).into_iter().flatten();
+        messages.clone().flat_map(of_message).map(|&at| &history.dangling[at]).any(|call| {
             let answer = call.answer.filter(|&answer| answer < here);
             answer.map_or(self.settings.pending, |answer| answer >= kept || self.on_island(history, answer))
         })
@@ -385,9 +384,9 @@ impl Automaton {
         sizes.sort_unstable();
         let whole: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
         let least = u64::from(smallest) * results.len() as u64;
-        let needed = self.settings.divide || self.note_leads(history, &self.messages(history));
+        let needed = self.settings.divide || (self.settings.lead && leads(history, &self.messages(history)));
         if self.total - whole + least > budget && !needed {
-            self.set_note(false);
+            self.set_note(history, false);
         }
         if self.total - whole + least > budget && self.prompt.end <= newest {
             self.remove_prompt(history);
@@ -440,7 +439,7 @@ impl Automaton {
     }
 
     fn elements(&self, history: &History) -> Vec<Element> {
-        elements(self.messages(history).into_iter(), self.noted.then_some(self.note_place))
+        elements(self.messages(history).into_iter(), (self.note > 0).then_some(self.note_place))
     }
 
     fn messages(&self, history: &History) -> Vec<usize> {

@@ -3,7 +3,7 @@
 //! Append-only. Invariants: units and turns begin at strictly rising messages, the first of each at message 0; the
 //! parts are ordered by message.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a message is to the fitting, whatever its wire format calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Entry<'a> {
     pub tokens: u32,
     /// Ids of the calls that it makes; a call that is answered within the message is not named.
     pub calls: Vec<String>,
-    /// Ids of the calls that it answers.
+    /// Ids of the calls that it answers; empty for one that it does not name.
     pub results: Vec<String>,
     /// What of it can be cleared.
     pub parts: &'a [NewPart],
@@ -92,7 +92,7 @@ pub struct Fault {
     /// The id of the call.
     pub call: String,
     /// True for a result whose call does not stand directly before it, false for a call without its result.
-    pub answered: bool,
+    pub is_result: bool,
 }
 
 /// One message.
@@ -120,6 +120,9 @@ pub struct History {
     pub(crate) goal: Option<usize>,
     /// Calls whose unit ended without their result.
     pub(crate) dangling: Vec<Dangling>,
+    /// Where in `dangling` the calls of a message are, and which messages answered one after all.
+    pub(crate) dangling_of: HashMap<usize, Vec<usize>>,
+    pub(crate) late_answers: HashSet<usize>,
     /// Calls of the newest unit that wait for their result.
     open: Vec<(String, usize)>,
     /// Where in `dangling` the calls are that are still without a result.
@@ -204,6 +207,7 @@ impl History {
             self.units.push(message);
             for (call, message) in self.open.drain(..) {
                 self.unanswered.insert(call.clone(), self.dangling.len());
+                self.dangling_of.entry(message).or_default().push(self.dangling.len());
                 self.dangling.push(Dangling { call, message, answer: None });
             }
         }
@@ -215,18 +219,29 @@ impl History {
             self.goal = Some(message);
         }
         for call in entry.results {
-            if let Some(found) = self.open.iter().position(|(id, _)| *id == call) {
+            if call.is_empty() {
+                // A result that names no call answers the first that is open, or is plain text.
+                self.open.drain(..self.open.len().min(1));
+            } else if let Some(found) = self.open.iter().position(|(id, _)| *id == call) {
                 self.open.swap_remove(found);
             } else if let Some(late) = self.unanswered.remove(&call).and_then(|at| self.dangling.get_mut(at)) {
                 late.answer = Some(message);
+                self.late_answers.insert(message);
             } else {
                 self.orphans.push((message, call));
             }
         }
         self.open.extend(entry.calls.into_iter().map(|call| (call, message)));
+        let unit = self.units.last().copied().unwrap_or_default();
+        let of_round = matches!(entry.kind, Kind::Assistant | Kind::Result);
+        let with_unit = joins && self.rows.get(unit).is_some_and(|row| row.pinned);
+        if joins && entry.pinned && !with_unit {
+            // A round is pinned whole: half of it would be refused.
+            self.rows.iter_mut().skip(unit).for_each(|row| row.pinned = true);
+        }
         self.rows.push(Row {
             kind: entry.kind,
-            pinned: entry.pinned || goal || entry.kind == Kind::System,
+            pinned: entry.pinned || goal || entry.kind == Kind::System || (of_round && with_unit),
             tokens: entry.tokens,
             request: message > 0 && entry.kind == Kind::Assistant && !joins,
             first_part: self.parts.len(),
@@ -247,8 +262,8 @@ impl History {
     /// With `pending`, calls may still wait for their results.
     #[must_use]
     pub fn faults(&self, pending: bool) -> Vec<Fault> {
-        let unanswered = |message: usize, call: &String| Fault { message, call: call.clone(), answered: false };
-        let orphan = |message: usize, call: &String| Fault { message, call: call.clone(), answered: true };
+        let unanswered = |message: usize, call: &String| Fault { message, call: call.clone(), is_result: false };
+        let orphan = |message: usize, call: &String| Fault { message, call: call.clone(), is_result: true };
         let mut faults: Vec<Fault> = self.orphans.iter().map(|(message, call)| orphan(*message, call)).collect();
         for call in &self.dangling {
             faults.extend(call.answer.map(|answer| orphan(answer, &call.call)));

@@ -37,9 +37,12 @@ pub fn ladder(history: &History, settings: &Settings, budget: u64) -> Plan {
     let pinned = |message: &usize| history.rows[*message].pinned;
     let head: u64 = (0..costs.len()).filter(pinned).map(|message| u64::from(costs[message])).sum();
     let room = budget.saturating_sub(head + u64::from(settings.note));
-    let cost_from = |start: usize| -> u64 {
-        (start..costs.len()).filter(|message| !pinned(message)).map(|message| u64::from(costs[message])).sum()
-    };
+    // What all messages from one on cost, without the pinned ones.
+    let mut behind = vec![0_u64; costs.len() + 1];
+    for message in (0..costs.len()).rev() {
+        behind[message] = behind[message + 1] + if pinned(&message) { 0 } else { u64::from(costs[message]) };
+    }
+    let cost_from = |start: usize| behind[start];
     let goal = history.goal;
     let fitting = |starts: &mut dyn Iterator<Item = usize>| {
         starts.take_while(|&start| Some(start) > goal && cost_from(start) <= room).last()
@@ -96,7 +99,7 @@ fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], tokens: 
         .enumerate()
         .filter(|&(index, shape)| shape != Shape::Whole && kept(&history.parts[index].message));
     let messages: Vec<usize> = (0..history.len()).filter(kept).collect();
-    let note = noted.then(|| note_place(history, &messages));
+    let note = noted.then(|| note_place(history, &messages, false));
     Plan {
         elements: elements(messages.into_iter(), note),
         shapes: changed.collect(),

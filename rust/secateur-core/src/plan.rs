@@ -1,6 +1,6 @@
 //! A window as a plan: which messages, in which shape, without any text.
 
-use crate::history::History;
+use crate::history::{History, Kind};
 
 /// What stands in the place of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,17 @@ pub(crate) fn elements(messages: impl Iterator<Item = usize>, note: Option<usize
     elements
 }
 
-/// How many of the messages kept stand before the note, which comes behind the first human message.
-pub(crate) fn note_place(history: &History, messages: &[usize]) -> usize {
+/// How many of the messages kept stand before the note: all up to the first human message or, where a window must
+/// begin with one and does not, the system messages.
+pub(crate) fn note_place(history: &History, messages: &[usize], lead: bool) -> usize {
+    if lead && leads(history, messages) {
+        return messages.iter().take_while(|&&message| history.kind(message) == Some(Kind::System)).count();
+    }
     messages.iter().position(|&message| Some(message) == history.goal).map_or(0, |at| at + 1)
+}
+
+/// Whether the messages kept begin with another than the human's, system messages aside.
+pub(crate) fn leads(history: &History, messages: &[usize]) -> bool {
+    let spoken = messages.iter().map(|&message| history.kind(message)).find(|&kind| kind != Some(Kind::System));
+    spoken != Some(Some(Kind::Human))
 }

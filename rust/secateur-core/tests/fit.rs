@@ -108,6 +108,17 @@ fn build(steps: &[Step], pins: &[usize]) -> Case {
             }
         }
     }
+    let mut start = 0;
+    while start < case.kinds.len() {
+        let joins = |&at: &usize| {
+            case.kinds[at] == Kind::Result && matches!(case.kinds[at - 1], Kind::Result | Kind::Assistant)
+        };
+        let end = (start + 1..case.kinds.len()).take_while(joins).last().unwrap_or(start) + 1;
+        if end > start + 1 && (start..end).any(|at| case.pinned[at]) {
+            (start..end).for_each(|at| case.pinned[at] = true);
+        }
+        start = end;
+    }
     case
 }
 
@@ -132,6 +143,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 keep_results,
                 keep_last,
                 note: 12,
+                note_without_goal: 12,
                 smallest_cut: 24,
                 pending,
                 lead: false,
@@ -318,8 +330,7 @@ proptest! {
 }
 
 #[test]
-fn small_budgets_cut_the_newest_result_first_then_give_up_the_note() {
-    let case = build(&[Step::Human(20), Step::Round(vec![900], false)], &[]);
+fn small_budgets_cut_the_newest_result_and_give_up_the_note() {
     let settings = Settings {
         low_water: 0.5,
         batch: 4,
@@ -329,18 +340,50 @@ fn small_budgets_cut_the_newest_result_first_then_give_up_the_note() {
         keep_results: 0,
         keep_last: 0,
         note: 12,
+        note_without_goal: 9,
         smallest_cut: 24,
         pending: false,
         lead: false,
         divide: false,
     };
-    // Human 24, call 9, result 4 + 900, note 12.
-    let (plan, _) = at_end(&case, &settings, 200);
-    assert_eq!(plan.shapes, [(0, Shape::Cut(51))], "down to the low-water mark");
-    assert_eq!(plan.tokens, 100);
-    let (plan, _) = at_end(&case, &settings, 73);
+    // Human 24, call 9, result 4 + 900.
+    let one = build(&[Step::Human(20), Step::Round(vec![900], false)], &[]);
+    let (plan, _) = at_end(&one, &settings, 200);
+    assert_eq!((plan.shapes, plan.tokens), (vec![(0, Shape::Cut(63))], 100), "down to the low-water mark");
+    assert_eq!(at_end(&one, &settings, 61).0.tokens, 61);
+    assert!(at_end(&one, &settings, 60).0.tokens > 60);
+    // An older round goes, and leaves the note, where there is room for it.
+    let two = build(&[Step::Human(20), Step::Round(vec![50], false), Step::Round(vec![900], false)], &[]);
+    let (plan, _) = at_end(&two, &settings, 73);
     assert_eq!((plan.tokens, plan.elements.contains(&Element::Note)), (73, true));
-    let (plan, _) = at_end(&case, &settings, 72);
+    let (plan, _) = at_end(&two, &settings, 72);
     assert_eq!((plan.tokens, plan.elements.contains(&Element::Note)), (61, false));
-    assert!(at_end(&case, &settings, 60).0.tokens > 60);
+}
+
+#[test]
+fn a_round_is_pinned_whole() {
+    let steps: Vec<Step> =
+        std::iter::once(Step::Human(5)).chain((0..9).map(|_| Step::Round(vec![90], false))).collect();
+    for pin in [3, 4] {
+        let case = build(&steps, &[pin]);
+        let settings = Settings {
+            low_water: 0.6,
+            batch: 4,
+            keep_share: 0.0,
+            min_saving: None,
+            min_cleared: 0,
+            keep_results: 0,
+            keep_last: 0,
+            note: 12,
+            note_without_goal: 12,
+            smallest_cut: 24,
+            pending: false,
+            lead: false,
+            divide: false,
+        };
+        let messages = kept(&at_end(&case, &settings, 300).0);
+        assert!(messages.contains(&3) && messages.contains(&4), "{messages:?}");
+        let messages = kept(&ladder(&case.history, &settings, 300));
+        assert!(messages.contains(&3) && messages.contains(&4), "{messages:?}");
+    }
 }

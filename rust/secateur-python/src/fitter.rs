@@ -25,12 +25,14 @@ type Structure = (&'static str, bool, Vec<String>, Vec<String>);
 #[pyclass(frozen, module = "secateur._core")]
 pub(crate) struct Fitter {
     state: Mutex<State>,
+    format: Format,
+    rules: Rules,
     settings: Settings,
     published: bool,
 }
 
 struct State {
-    reader: Reader,
+    tool_of_call: HashMap<String, String>,
     history: History,
     automaton: Automaton,
 }
@@ -39,7 +41,7 @@ struct State {
 impl Fitter {
     #[new]
     #[pyo3(signature = (
-        format, budget, *, low_water, batch, keep_share, min_saving, min_cleared, keep_results, keep_last, note,
+        format, budget, *, low_water, batch, keep_share, min_saving, min_cleared, keep_results, keep_last, note, note_without_goal,
         result_note, input_note, smallest_cut, pending, lead, divide, clear_inputs, tools, published
     ))]
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // Keywords, named by the Python layer.
@@ -54,6 +56,7 @@ impl Fitter {
         keep_results: usize,
         keep_last: usize,
         note: u32,
+        note_without_goal: u32,
         result_note: u32,
         input_note: u32,
         smallest_cut: u32,
@@ -73,6 +76,7 @@ impl Fitter {
             keep_results,
             keep_last,
             note,
+            note_without_goal,
             smallest_cut,
             pending,
             lead,
@@ -86,11 +90,11 @@ impl Fitter {
         let tools = tools.into_iter().map(|(tool, rule)| Ok((tool, clearing(&rule)?))).collect::<PyResult<_>>()?;
         let rules = Rules { tools, inputs: clear_inputs, result_note, input_note };
         let state = State {
-            reader: Reader::new(Format::named(format)?, rules),
+            tool_of_call: HashMap::new(),
             history: History::new(),
             automaton: Automaton::new(settings.clone(), budget),
         };
-        Ok(Self { state: Mutex::new(state), settings, published })
+        Ok(Self { state: Mutex::new(state), format: Format::named(format)?, rules, settings, published })
     }
 
     /// Append messages; all are appended or, on an error, none.
@@ -108,14 +112,18 @@ impl Fitter {
         pinned: Vec<usize>,
         counts: Option<Vec<Counted>>,
     ) -> PyResult<()> {
+        let (first, known) = {
+            let mut state = self.lock(py);
+            (state.history.len(), std::mem::take(&mut state.tool_of_call))
+        };
+        // Unlocked: reading may run Python code, which may come back here.
+        let mut reader = Reader::new(self.format, &self.rules, known);
+        let readings: PyResult<Vec<Reading>> =
+            messages.iter().enumerate().map(|(index, message)| reader.read(&message, first + index)).collect();
         let mut state = self.lock(py);
-        let State { reader, history, .. } = &mut *state;
-        let first = history.len();
-        let readings: Vec<Reading> = messages
-            .iter()
-            .enumerate()
-            .map(|(index, message)| reader.read(&message, first + index))
-            .collect::<PyResult<_>>()?;
+        state.tool_of_call.extend(reader.tool_of_call);
+        let history = &mut state.history;
+        let readings = readings?;
         let mut counts = counts.into_iter().flatten();
         for (index, mut reading) in readings.into_iter().enumerate() {
             if let Some((tokens, parts)) = counts.next() {
@@ -187,7 +195,7 @@ impl Fitter {
     fn faults(&self, py: Python<'_>, pending: bool) -> Vec<(usize, String, bool)> {
         let state = self.lock(py);
         let faults = state.history.faults(pending);
-        faults.into_iter().map(|fault| (fault.message, fault.call, fault.answered)).collect()
+        faults.into_iter().map(|fault| (fault.message, fault.call, fault.is_result)).collect()
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -196,7 +204,7 @@ impl Fitter {
 }
 
 impl Fitter {
-    /// Waits without the interpreter: reading messages may run Python code, and with it other threads.
+    /// Waits without the interpreter, so that a thread which holds the lock can go on.
     fn lock<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, State> {
         self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
@@ -205,7 +213,8 @@ impl Fitter {
 /// What messages are: (kind, whether it continues the output before it, calls, results).
 #[pyfunction]
 pub(crate) fn read_structure(format: &str, messages: &Bound<'_, PyList>) -> PyResult<Vec<Structure>> {
-    let mut reader = Reader::new(Format::named(format)?, Rules::default());
+    let rules = Rules::default();
+    let mut reader = Reader::new(Format::named(format)?, &rules, HashMap::new());
     let described = messages.iter().enumerate().map(|(index, message)| {
         let reading = reader.read(&message, index)?;
         let kind = match reading.kind {

@@ -7,7 +7,7 @@ use secateur_core::Kind;
 
 use super::{Problem, Reader, Reading, content_cost, cost, dict, get, list, string, typed_block_cost, with_role};
 
-impl Reader {
+impl Reader<'_> {
     pub(super) fn anthropic(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
         reading.kind = with_role(message, |role| match role {

@@ -7,7 +7,7 @@ use secateur_core::Kind;
 
 use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, content_cost, cost, dict, get, list, string, with_role};
 
-impl Reader {
+impl Reader<'_> {
     pub(super) fn bedrock(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
         reading.kind = with_role(message, |role| match role {
@@ -47,11 +47,11 @@ fn block_cost(block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
     }
     for key in [intern!(py, "image"), intern!(py, "document"), intern!(py, "video")] {
         if get(block, key)?.is_some() {
-            return Ok(Cost { tokens: MEDIA_TOKENS, text: false });
+            return Ok(Cost::of(MEDIA_TOKENS, false));
         }
     }
     if get(block, intern!(py, "cachePoint"))?.is_some() {
-        return Ok(Cost { tokens: 0, text: false });
+        return Ok(Cost::of(0, false));
     }
     cost(block.as_any())
 }

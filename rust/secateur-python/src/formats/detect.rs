@@ -10,9 +10,14 @@ use super::{Problem, get, list};
 #[pyfunction]
 pub(crate) fn detect_format(messages: &Bound<'_, PyList>) -> PyResult<&'static str> {
     for (index, message) in messages.iter().enumerate() {
-        if let Ok(message) = message.cast::<PyDict>()
-            && let Some(format) = of_message(message).map_err(|problem| problem.at(message.py(), index))?
-        {
+        let copy;
+        let message = if let Ok(dict) = message.cast::<PyDict>() {
+            dict
+        } else {
+            copy = super::as_dict(&message, index)?;
+            &copy
+        };
+        if let Some(format) = of_message(message).map_err(|problem| problem.at(index))? {
             return Ok(format);
         }
     }

@@ -1,4 +1,4 @@
-//! Gemini contents: parts, with calls answered by id where there is one, else by name in order.
+//! Gemini contents: parts, with calls answered by name, in order.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use secateur_core::Kind;
 
 use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, cost, dict, either, get, list, string};
 
-impl Reader {
+impl Reader<'_> {
     pub(super) fn gemini(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
         let role = get(message, intern!(py, "role"))?.map(|role| string(&role)).transpose()?;
@@ -35,7 +35,8 @@ impl Reader {
                 let result = dict(&result, "functionResponse")?;
                 let name = get(result, intern!(py, "name"))?.map(|name| string(&name)).transpose()?;
                 let response = get(result, intern!(py, "response"))?;
-                let content = response.as_ref().map_or(Ok(Cost { tokens: 0, text: false }), response_cost)?;
+                let (key, content) = response.as_ref().map_or(Ok((0, Cost::of(0, false))), response_cost)?;
+                reading.tokens += key;
                 self.add_result(reading, id_of(result)?, name, content);
             } else {
                 reading.tokens += part_cost(part)?.tokens;
@@ -48,22 +49,27 @@ impl Reader {
     }
 }
 
-/// The id, or the name where there is none: calls of one name are answered in their order.
+/// The name, or the id where there is none: ids stand on one side only with some clients, so that calls of one name
+/// are answered in their order.
 fn id_of(call: &Bound<'_, PyDict>) -> Result<Option<String>, Problem> {
     let py = call.py();
-    either(call, intern!(py, "id"), intern!(py, "name"))?.map(|id| string(&id)).transpose()
+    either(call, intern!(py, "name"), intern!(py, "id"))?.map(|id| string(&id)).transpose()
 }
 
-/// A response of one string can be cut like any text; its key costs little.
-fn response_cost(response: &Bound<'_, PyAny>) -> Result<Cost, Problem> {
-    let Ok(response) = response.cast::<PyDict>() else { return cost(response) };
-    let mut values = response.iter();
-    match (values.next(), values.next()) {
-        (Some((key, text)), None) if text.is_instance_of::<PyString>() => {
-            Ok(Cost { tokens: cost(&key)?.tokens + 2 + cost(&text)?.tokens, text: true })
+/// What a response costs: of one string the key, which stays, and the string, which can be cut like any text; of
+/// anything else all of it, in whose place a note stands under a key of its own.
+fn response_cost(response: &Bound<'_, PyAny>) -> Result<(u32, Cost), Problem> {
+    const KEY_AROUND: u32 = 2;
+    if let Ok(response) = response.cast::<PyDict>() {
+        let mut values = response.iter();
+        if let (Some((key, text)), None) = (values.next(), values.next())
+            && text.is_instance_of::<PyString>()
+        {
+            return Ok((cost(&key)?.tokens + KEY_AROUND, cost(&text)?));
         }
-        _ => cost(response.as_any()),
     }
+    let key = cost(PyString::new(response.py(), "result").as_any())?.tokens;
+    Ok((0, Cost { around_note: key + KEY_AROUND, ..cost(response)? }))
 }
 
 fn part_cost(part: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
@@ -75,7 +81,7 @@ fn part_cost(part: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
         [(intern!(py, "inlineData"), intern!(py, "inline_data")), (intern!(py, "fileData"), intern!(py, "file_data"))]
     {
         if either(part, key, other)?.is_some() {
-            return Ok(Cost { tokens: MEDIA_TOKENS, text: false });
+            return Ok(Cost::of(MEDIA_TOKENS, false));
         }
     }
     cost(part.as_any())

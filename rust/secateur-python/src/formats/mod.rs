@@ -26,6 +26,11 @@ const MESSAGE_OVERHEAD: u32 = 4;
 /// What an image, a document or a sound counts as where only its payload is there: between what OpenAI (765) and
 /// Anthropic (about 1,600) charge for an image of a megapixel.
 const MEDIA_TOKENS: u32 = 1024;
+/// Kinds of blocks that hold media, where the kind stands under "type".
+const MEDIA_KINDS: [&str; 9] =
+    ["image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url", "document"];
+/// Keys of blocks and parts that hold media, where the kind is a key.
+const MEDIA_KEYS: [&str; 7] = ["inlineData", "inline_data", "fileData", "file_data", "image", "document", "video"];
 /// Deeper values are refused, before the stack runs out.
 const DEEPEST: usize = 200;
 
@@ -80,10 +85,11 @@ pub(crate) struct Reading {
 
 /// Reads message after message; remembers which tool a call names.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct Reader<'a> {
     format: Format,
-    pub(crate) rules: Rules,
-    tool_of_call: HashMap<String, String>,
+    rules: &'a Rules,
+    /// The tool that each call names; kept where rules ask for it.
+    pub(crate) tool_of_call: HashMap<String, String>,
 }
 
 /// What a value costs, and whether it is nothing but text.
@@ -91,11 +97,19 @@ pub(crate) struct Reader {
 struct Cost {
     tokens: u32,
     text: bool,
+    /// What stands around a note in its place, beside the note itself.
+    around_note: u32,
 }
 
-impl Reader {
-    pub(crate) fn new(format: Format, rules: Rules) -> Self {
-        Self { format, rules, tool_of_call: HashMap::new() }
+impl Cost {
+    const fn of(tokens: u32, text: bool) -> Self {
+        Self { tokens, text, around_note: 0 }
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(format: Format, rules: &'a Rules, tool_of_call: HashMap<String, String>) -> Self {
+        Self { format, rules, tool_of_call }
     }
 
     /// Reads a message, which may be any mapping.
@@ -123,7 +137,7 @@ impl Reader {
             Format::Gemini => self.gemini(message, &mut reading),
             Format::Bedrock => self.bedrock(message, &mut reading),
         }
-        .map_err(|problem| problem.at(message.py(), index))?;
+        .map_err(|problem| problem.at(index))?;
         Ok(reading)
     }
 
@@ -161,7 +175,7 @@ impl Reader {
         reading.tokens += content.tokens;
         reading.parts.push(NewPart {
             tokens: content.tokens,
-            note: self.rules.result_note,
+            note: self.rules.result_note + content.around_note,
             clearing: tool.map_or(Clearing::Ordinary, |tool| self.rule(&tool)),
             text: content.text,
             result: true,
@@ -184,7 +198,7 @@ enum Problem {
 }
 
 impl Problem {
-    fn at(self, _py: Python<'_>, index: usize) -> PyErr {
+    fn at(self, index: usize) -> PyErr {
         match self {
             Self::Said(problem) => MessageError::new_err((index, problem)),
             Self::Raised(error) => error,
@@ -284,12 +298,13 @@ fn text_tokens(value: &Bound<'_, PyAny>) -> Result<u32, Problem> {
 /// What a value costs: a string as it is, anything else as the JSON that it would be sent as.
 fn cost(value: &Bound<'_, PyAny>) -> Result<Cost, Problem> {
     if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Cost { tokens: tokens_of(with_text(text, ScriptCounts::of)?), text: true });
+        return Ok(Cost::of(tokens_of(with_text(text, ScriptCounts::of)?), true));
     }
     let mut counts = ScriptCounts::default();
     let mut media = 0;
     json(value, &mut counts, &mut media, 0)?;
-    Ok(Cost { tokens: tokens_of(counts).saturating_add(media), text: false })
+    // What is nothing but text and numbers can be written out and cut; an image cannot.
+    Ok(Cost::of(tokens_of(counts).saturating_add(media), media == 0))
 }
 
 /// Adds up the characters of a value as JSON, and the payloads in it as media.
@@ -298,16 +313,18 @@ fn json(value: &Bound<'_, PyAny>, counts: &mut ScriptCounts, media: &mut u32, de
         return Err(Problem::Said("is nested too deeply".to_owned()));
     }
     if let Ok(text) = value.cast::<PyString>() {
-        if is_payload(text) {
-            *media = media.saturating_add(MEDIA_TOKENS);
-        } else {
-            let more = with_text(text, ScriptCounts::of)?;
-            counts.ascii += more.ascii + 2;
-            counts.cjk += more.cjk;
-            counts.other += more.other;
-        }
+        let more = with_text(text, ScriptCounts::of)?;
+        counts.ascii += more.ascii + 2;
+        counts.cjk += more.cjk;
+        counts.other += more.other;
     } else if let Ok(dict) = value.cast::<PyDict>() {
-        for (key, value) in dict.iter() {
+        if is_media(dict)? {
+            *media = media.saturating_add(MEDIA_TOKENS);
+            return Ok(());
+        }
+        // A list of its own: reading a value may run code that changes the dict.
+        for item in dict.items() {
+            let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
             json(&key, counts, media, depth + 1)?;
             json(&value, counts, media, depth + 1)?;
             counts.ascii += 4;
@@ -334,21 +351,20 @@ fn json(value: &Bound<'_, PyAny>, counts: &mut ScriptCounts, media: &mut u32, de
     Ok(())
 }
 
-/// Whether a string is the payload of an image or a file: a data URL, or a long run of base64.
-fn is_payload(text: &Bound<'_, PyString>) -> bool {
-    const SHORTEST: usize = 256;
-    let base64 = |unit: u32| {
-        u8::try_from(unit)
-            .is_ok_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_'))
-    };
-    let check = |text: secateur_core::Text<'_>| match text {
-        secateur_core::Text::Latin1(units) | secateur_core::Text::Utf8(units) => {
-            units.starts_with(b"data:") && units.len() > SHORTEST
-                || units.len() > SHORTEST && units.iter().all(|&unit| base64(unit.into()))
+/// Whether a block is an image, a document or a sound, by its kind: what a string looks like says nothing.
+fn is_media(block: &Bound<'_, PyDict>) -> Result<bool, Problem> {
+    let py = block.py();
+    if let Some(kind) = get(block, pyo3::intern!(py, "type"))? {
+        return Ok(kind
+            .cast::<PyString>()
+            .is_ok_and(|kind| kind.to_str().is_ok_and(|kind| MEDIA_KINDS.contains(&kind))));
+    }
+    for key in MEDIA_KEYS {
+        if block.get_item(key)?.is_some_and(|value| value.is_instance_of::<PyDict>()) {
+            return Ok(true);
         }
-        secateur_core::Text::Ucs2(_) | secateur_core::Text::Ucs4(_) => false,
-    };
-    with_text(text, check).unwrap_or(false)
+    }
+    Ok(false)
 }
 
 /// What content costs: a string, or blocks of which `block` says the cost.
@@ -356,15 +372,15 @@ fn content_cost(
     content: Option<&Bound<'_, PyAny>>,
     mut block: impl FnMut(&Bound<'_, PyDict>) -> Result<Cost, Problem>,
 ) -> Result<Cost, Problem> {
-    let Some(content) = content else { return Ok(Cost { tokens: 0, text: true }) };
+    let Some(content) = content else { return Ok(Cost::of(0, true)) };
     if content.is_instance_of::<PyString>() {
         return cost(content);
     }
-    let mut total = Cost { tokens: 0, text: true };
+    let mut total = Cost::of(0, true);
     for element in list(Some(content), "content")? {
         let each =
             if element.is_instance_of::<PyString>() { cost(&element)? } else { block(dict(&element, "a block")?)? };
-        total = Cost { tokens: total.tokens.saturating_add(each.tokens), text: total.text && each.text };
+        total = Cost::of(total.tokens.saturating_add(each.tokens), total.text && each.text);
     }
     Ok(total)
 }
@@ -383,10 +399,6 @@ fn typed_block_cost(block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
         {
             return cost(&text);
         }
-    }
-    let media = ["image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url"];
-    if media.contains(&kind.as_str()) {
-        return Ok(Cost { tokens: MEDIA_TOKENS, text: false });
     }
     cost(block.as_any())
 }

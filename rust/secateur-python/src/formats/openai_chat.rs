@@ -12,7 +12,7 @@ use super::{
 /// Stands for the id that calls of the older form do not have.
 const OLD_CALL: &str = "function_call";
 
-impl Reader {
+impl Reader<'_> {
     pub(super) fn openai_chat(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = message.py();
         let old_result;
@@ -32,7 +32,9 @@ impl Reader {
             let name = name.map(|name| string(&name)).transpose()?;
             let id = match get(message, intern!(py, "tool_call_id"))? {
                 Some(id) => Some(string(&id)?),
-                None => old_result.then(|| OLD_CALL.to_owned()),
+                None if old_result => Some(OLD_CALL.to_owned()),
+                // It names no call, and answers the first that is open.
+                None => Some(String::new()),
             };
             self.add_result(reading, id, name, said);
             return Ok(());

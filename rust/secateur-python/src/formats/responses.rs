@@ -14,7 +14,7 @@ const ANSWERED: [&str; 6] =
 /// Those of them whose arguments and outputs are text.
 const TEXT_CALLS: [&str; 2] = ["function_call", "custom_tool_call"];
 
-impl Reader {
+impl Reader<'_> {
     pub(super) fn responses(&mut self, item: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
         let py = item.py();
         let kind = get(item, intern!(py, "type"))?.map(|kind| string(&kind)).transpose()?;
