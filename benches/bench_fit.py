@@ -86,7 +86,11 @@ def haystack(history: list[Message], budget: int) -> Iterator[tuple[str, Trim]]:
     from haystack.hooks.compaction import SlidingWindowCompactor
     from haystack.token_counters import ApproximateTokenCounter
 
-    messages = [ChatMessage.from_openai_dict_format(message) for message in history]
+    # Haystack refuses an empty content.
+    messages = [
+        ChatMessage.from_openai_dict_format({**message, "content": message.get("content") or " "})
+        for message in history
+    ]
     compactor, counter = SlidingWindowCompactor(), ApproximateTokenCounter()
     yield "haystack SlidingWindowCompactor", lambda: compactor.compact(messages, budget, counter)
 
