@@ -22,4 +22,13 @@ impl Script {
             _ => Self::Other,
         }
     }
+
+    /// Whether a code point below U+10000 is `Cjk`: the ranges of [`Script::of`] in 16 bits and without branches,
+    /// for vector code.
+    #[inline]
+    pub(crate) const fn is_cjk_of_plane_0(code_point: u16) -> bool {
+        (code_point.wrapping_sub(0x1100) <= 0xFF)
+            | (code_point.wrapping_sub(0x2E80) <= 0xD7FF - 0x2E80)
+            | (code_point.wrapping_sub(0xF900) <= 0x1FF)
+    }
 }

@@ -3,6 +3,8 @@
 /// A borrowed text: one code point per element, or UTF-8.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'a> {
+    /// One byte per code point, U+0000 to U+007F, as the owner of the text knows: its length says all about its script.
+    Ascii(&'a [u8]),
     /// One byte per code point, U+0000 to U+00FF.
     Latin1(&'a [u8]),
     /// Two bytes per code point, U+0000 to U+FFFF, lone surrogates included.
@@ -19,7 +21,7 @@ impl Text<'_> {
     #[must_use]
     pub const fn units(&self) -> usize {
         match self {
-            Self::Latin1(units) | Self::Utf8(units) => units.len(),
+            Self::Ascii(units) | Self::Latin1(units) | Self::Utf8(units) => units.len(),
             Self::Ucs2(units) => units.len(),
             Self::Ucs4(units) => units.len(),
         }

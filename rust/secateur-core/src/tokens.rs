@@ -3,6 +3,7 @@
 //! Counts are exact integers; an estimate depends on the text alone, whatever width it is stored in.
 
 use crate::script::Script;
+use crate::simd::ascii_and_cjk;
 use crate::text::Text;
 
 /// How many characters (code points) of each script class a text has.
@@ -17,16 +18,17 @@ pub struct ScriptCounts {
 }
 
 impl ScriptCounts {
-    /// Counts a text in one pass.
+    /// Counts a text in one pass, none where it is known to be ASCII.
     #[must_use]
     pub fn of(text: Text<'_>) -> Self {
         match text {
+            Text::Ascii(units) => Self { ascii: units.len(), cjk: 0, other: 0 },
             Text::Latin1(units) => {
                 let ascii = count(units, |unit| unit < 0x80);
                 Self { ascii, cjk: 0, other: units.len() - ascii }
             }
-            Text::Ucs2(units) => Self::of_units(units, u32::from),
-            Text::Ucs4(units) => Self::of_units(units, |unit| unit),
+            Text::Ucs2(units) => Self::of_ucs2(units),
+            Text::Ucs4(units) => Self::of_ucs4(units),
             Text::Utf8(bytes) => Self::of_utf8(bytes),
         }
     }
@@ -38,12 +40,17 @@ impl ScriptCounts {
         self.ascii.div_ceil(4) + self.cjk + self.other.div_ceil(2)
     }
 
-    fn of_units<U: Copy>(units: &[U], code_point: impl Fn(U) -> u32) -> Self {
+    fn of_ucs2(units: &[u16]) -> Self {
+        let (ascii, cjk) = ascii_and_cjk(units);
+        Self { ascii, cjk, other: units.len() - ascii - cjk }
+    }
+
+    fn of_ucs4(units: &[u32]) -> Self {
         let (mut ascii, mut cjk) = (0, 0);
         // Block by block, so that the second count finds its units in the first cache.
         for block in units.chunks(BLOCK) {
-            ascii += count(block, |unit| code_point(unit) < 0x80);
-            cjk += count(block, |unit| matches!(Script::of(code_point(unit)), Script::Cjk));
+            ascii += count(block, |unit| unit < 0x80);
+            cjk += count(block, |unit| matches!(Script::of(unit), Script::Cjk));
         }
         Self { ascii, cjk, other: units.len() - ascii - cjk }
     }

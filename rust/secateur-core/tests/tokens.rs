@@ -53,6 +53,8 @@ proptest! {
         let bytes: Vec<u8> = points.iter().filter_map(|&point| u8::try_from(point).ok()).collect();
         let wide: Vec<u32> = bytes.iter().map(|&byte| byte.into()).collect();
         prop_assert_eq!(ScriptCounts::of(Text::Latin1(&bytes)), naive(&wide));
+        let ascii: Vec<u8> = bytes.iter().map(|byte| byte & 0x7F).collect();
+        prop_assert_eq!(ScriptCounts::of(Text::Ascii(&ascii)), ScriptCounts::of(Text::Latin1(&ascii)));
     }
 
     #[test]
@@ -99,4 +101,12 @@ fn each_class_is_rounded_up() {
     assert_eq!(tokens("한국어"), 3);
     assert_eq!(tokens("😀"), 1);
     assert_eq!(tokens("a漢д"), 3);
+}
+
+#[test]
+fn every_unit_of_two_bytes_is_classed_as_its_code_point() {
+    for unit in 0..=u16::MAX {
+        let expected = naive(&[unit.into()]);
+        assert_eq!(ScriptCounts::of(Text::Ucs2(&[unit])), expected, "U+{unit:04X}");
+    }
 }
