@@ -9,7 +9,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
 use secateur_core::{Automaton, Clearing, Element, Entry, History, Kind, NewPart, Plan, Settings, Shape, ladder};
 
-use crate::formats::{Format, Reader, Reading, Rules};
+use crate::formats::{Format, Reader, Rules};
 
 /// Elements (index of a message, -1 for the note), shapes (message, place of the part in it, tokens to which it is
 /// cut or -1 if it is cleared), tokens, the request point at which the note was put in its place, first element that
@@ -118,12 +118,15 @@ impl Fitter {
         };
         // Unlocked: reading may run Python code, which may come back here.
         let mut reader = Reader::new(self.format, &self.rules, known);
-        let readings: PyResult<Vec<Reading>> =
-            messages.iter().enumerate().map(|(index, message)| reader.read(&message, first + index)).collect();
+        let mut readings = Vec::with_capacity(messages.len());
+        let read: PyResult<()> = messages.iter().enumerate().try_for_each(|(index, message)| {
+            readings.push(reader.read(&message, first + index)?);
+            Ok(())
+        });
         let mut state = self.lock(py);
         state.tool_of_call.extend(reader.tool_of_call);
         let history = &mut state.history;
-        let readings = readings?;
+        read?;
         let mut counts = counts.into_iter().flatten();
         for (index, mut reading) in readings.into_iter().enumerate() {
             if let Some((tokens, parts)) = counts.next() {
