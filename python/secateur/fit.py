@@ -429,7 +429,9 @@ class Fitting:
         Raises:
             MessageError: If one cannot be read; none is appended then.
         """
-        for place, message in enumerate(messages):
+        # Each type is asked once: asking every message takes longer than reading it.
+        mappings = all(issubclass(kind, Mapping) for kind in set(map(type, messages)))
+        for place, message in enumerate(() if mappings else messages):
             if not isinstance(message, Mapping):
                 hint = "; pass its model_dump()" if hasattr(message, "model_dump") else ""
                 problem = f"is a {type(message).__name__}, expected a mapping{hint}"
