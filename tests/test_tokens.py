@@ -34,6 +34,15 @@ def test_equals_the_rule(text: str, times: int) -> None:
     assert estimate_tokens(text * times) == naive(text * times)
 
 
+class Named(str):
+    """A string of a class of its own, which keeps its units elsewhere than plain ones."""
+
+
+@given(any_text)
+def test_subclasses_of_str_are_counted_alike(text: str) -> None:
+    assert estimate_tokens(Named(text)) == naive(text)
+
+
 def test_both_sides_of_every_border() -> None:
     borders = [0x7F, 0xFF, 0x10FF, 0x11FF, 0x2E7F, 0xD7FF, 0xF8FF, 0xFAFF, 0xFFFF, 0x1FFFF]
     for text in (chr(border + side) * 5 for border in borders for side in (0, 1)):
