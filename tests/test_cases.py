@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import secateur
+from histories import Message, call, result, user
 from secateur import BudgetError, Policy, Session, check, fit, repair
-from test_fit import Message, call, result, user
 
 
 def rounds(count: int, size: int, first: str = "the task") -> list[Message]:

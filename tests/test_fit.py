@@ -4,8 +4,7 @@ import contextlib
 import copy
 import json
 import math
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
@@ -15,86 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import secateur
+from histories import TRACES, Message, Policies, call, cost, histories, requests, result, tokens, user
 from samples import records
-from secateur import BudgetError, MessageError, Notes, OptionError, Policy, Session, Setting, fit, formats
-from secateur._core import Fitter, detect_format, read_structure, script_tokens
+from secateur import BudgetError, MessageError, Notes, OptionError, Policy, Session, fit, formats
+from secateur._core import Fitter, detect_format, script_tokens
 from secateur.tokens import MESSAGE_TOKENS
-
-Message = dict[str, Any]
-Policies = st.builds(
-    Policy,
-    low_water=st.sampled_from([0.3, 0.6, 1.0]),
-    batch=st.integers(1, 5),
-    keep_share=st.sampled_from([0.0, 0.25, 0.5]),
-    keep_last=st.sampled_from([0, 0, 3]),
-    clear_inputs=st.booleans(),
-)
-TRACES = {
-    "service.jsonl": "openai_chat",
-    "functions.jsonl": "openai_chat",
-    "coding.jsonl": "anthropic",
-    "responses.jsonl": "openai_responses",
-    "gemini.jsonl": "gemini",
-    "bedrock.jsonl": "bedrock",
-    "memories.jsonl": "simple",
-}
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def call(*ids: str, arguments: str = "{}", name: str = "look") -> Message:
-    calls = [{"id": each, "type": "function", "function": {"name": name, "arguments": arguments}} for each in ids]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
-
-
-def result(call_id: str, content: Any) -> Message:
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[Message]:
-    """Agent histories in OpenAI's shape, whole ones and some that a crash left behind."""
-    history: list[Message] = [{"role": "system", "content": "rules"}] if draw(st.booleans()) else []
-    sizes = st.sampled_from([0, 20, 200, 200, 3000])
-    for number in range(draw(st.integers(1, 14))):
-        kind = draw(st.sampled_from(["user", "say", "round", "round", "round", "broken", "orphan"]))
-        if kind == "user":
-            history.append(user(f"question {number} " + "w " * draw(st.sampled_from([1, 40]))))
-        elif kind == "say":
-            history.append(
-                {"role": "assistant", "content": f"answer {number} " + "v " * draw(st.sampled_from([1, 60]))}
-            )
-        elif kind == "orphan":
-            history.append(result(f"gone {number}", "lost"))
-        else:
-            ids = [f"{number}-{each}" for each in range(draw(st.integers(1, 3)))]
-            history.append(call(*ids, arguments=json.dumps({"path": "p" * draw(st.sampled_from([1, 400]))})))
-            answered = ids[:-1] if kind == "broken" else ids
-            history += [result(each, f"{each} " + "x" * draw(sizes)) for each in answered]
-    return history
-
-
-def tokens(message: Any) -> int:
-    """An exact counter of OpenAI's messages, written for these tests alone."""
-    texts = [message.get("content") or ""]
-    for each in message.get("tool_calls") or []:
-        texts += [each["function"]["name"], each["function"]["arguments"]]
-    return 5 + sum(map(script_tokens, texts))
-
-
-def cost(messages: list[Any]) -> int:
-    return sum(map(tokens, messages))
-
-
-def requests(history: list[Message]) -> Iterator[int]:
-    """The request points: before each output of the model, and at the end."""
-    rows = read_structure(detect_format(history), history)
-    for index, (kind, continues, _, _) in enumerate(rows):
-        if index and kind == "assistant" and not (continues and rows[index - 1][0] == "assistant"):
-            yield index
-    yield len(history)
 
 
 class TestEveryWindow:
@@ -545,135 +469,6 @@ class TestArguments:
 
     def test_empty_history(self) -> None:
         assert fit([], 10) == []
-
-
-class TestSession:
-    def history(self) -> list[Message]:
-        return list(records("service.jsonl")[0]["messages"])
-
-    def test_save_and_load_go_on_alike(self, tmp_path: Any) -> None:
-        history = self.history()
-        policy = Policy(low_water=0.5, tools={"think": "never"}, pinned=[2], notes=Notes(result="[gone]"))
-        session = Session(2500, policy=policy, system="rules", reserve=10, pending=True)
-        session.extend(history[:9])
-        session.set_budget(2300)
-        session.extend(history[9:14])
-        session.save(tmp_path / "session.jsonl")
-        again = Session.load(tmp_path / "session.jsonl")
-        assert again.messages == session.messages
-        assert again.settings_history == session.settings_history
-        for message in history[14:]:
-            session.append(message)
-            again.append(message)
-            assert again.window() == session.window()
-        whole = fit(
-            history, 2500, policy=policy, system="rules", reserve=10, pending=True,
-            settings_history=session.settings_history,
-        )  # fmt: skip
-        assert whole == session.window()
-        assert whole.budget == 2300
-
-    def test_a_changed_budget_leaves_earlier_cuts(self) -> None:
-        history = self.history()
-        for start in (8, 14):
-            session = Session(2600)
-            session.extend(history[:start])
-            session.set_budget(2200, factor=1.1, offset=20)
-            session.extend(history[start:])
-            window = fit(history, 2600, settings_history=[(start, 1.1, 20, 2200)])
-            assert window == session.window()
-            assert window.tokens <= 2200
-            assert window.tokens >= 1.1 * cost(list(window))
-        with pytest.raises(OptionError, match="factor is nan"):
-            fit(history, 2600, settings_history=[Setting(0, math.nan, 0, 100)])
-
-    def test_changed_messages_are_refused(self) -> None:
-        session = Session(10_000)
-        session.extend(copy.deepcopy(self.history()))
-        session.window()
-        session.messages[3]["content"] = "something else"  # type: ignore[index]
-        with pytest.raises(secateur.HistoryChanged, match="message 3 was changed after it was appended"):
-            session.window()
-
-    def test_nothing_is_appended_with_a_bad_message(self) -> None:
-        session = Session(100)
-        session.append(user("a"))
-        with pytest.raises(MessageError):
-            session.extend([user("b"), 7])  # type: ignore[list-item]
-        assert session.messages == [user("a")]
-        assert len(session.window()) == 1
-
-    def test_an_old_window_reports_what_it_was(self) -> None:
-        history = self.history()
-        session = Session(100_000)
-        session.extend(history[:5])
-        window = session.window()
-        session.extend(history[5:])
-        report = window.report()
-        assert [fate.action for fate in report.fates] == ["kept"] * 5
-        assert report.problems == []
-        assert pickle.loads(pickle.dumps(window)) == copy.deepcopy(window) == window
-
-    def test_a_plain_beginning_is_saved_as_such(self, tmp_path: Any) -> None:
-        history = records("coding.jsonl")[0]["messages"]
-        session = Session(1500)
-        session.append(user("goal"))
-        session.save(tmp_path / "s")
-        again = Session.load(tmp_path / "s")
-        for each in (session, again):
-            each.extend(history)
-        assert again.window() == session.window()
-
-    def test_bytes_cannot_be_saved_and_the_old_file_stays(self, tmp_path: Any) -> None:
-        session = Session(5000)
-        session.append({"role": "user", "content": [{"text": "goal"}]})
-        session.save(tmp_path / "s")
-        saved = (tmp_path / "s").read_bytes()
-        session.append({"role": "user", "content": [{"image": {"source": {"bytes": b"png"}}}]})
-        with pytest.raises(secateur.ConversationError, match="cannot hold this session as JSON"):
-            session.save(tmp_path / "s")
-        assert (tmp_path / "s").read_bytes() == saved
-
-    def test_a_format_that_shows_late(self) -> None:
-        for name in ("coding.jsonl", "service.jsonl"):
-            history = [user("hello"), {"role": "assistant", "content": "hi"}, *records(name)[0]["messages"]]
-            session = Session(3000)
-            for message in history:
-                session.append(message)
-            assert session.window() == fit(history, 3000)
-
-    def test_what_no_file_holds(self, tmp_path: Any) -> None:
-        session = Session(100, policy=Policy(pinned=lambda _: False))
-        with pytest.raises(OptionError, match=r"policy\.pinned is .*, it must be indices"):
-            session.save(tmp_path / "x")
-        for content in ("", "{}", "[1]", '{"secateur": 99}'):
-            (tmp_path / "x").write_text(content)
-            with pytest.raises(secateur.ConversationError):
-                Session.load(tmp_path / "x")
-
-
-class TestReport:
-    def test_each_message_has_its_fate(self) -> None:
-        history = records("service.jsonl")[0]["messages"]
-        window = fit(history, 2200)
-        report = window.report()
-        assert [fate.index for fate in report.fates] == list(range(len(history)))
-        kept = sum(fate.tokens_after for fate in report.fates)
-        note = window[window.plan.elements.index(-1)]
-        assert window.tokens == kept + MESSAGE_TOKENS + script_tokens(note["content"]) + 3
-        assert (report.tokens, report.budget) == (window.tokens, 2200)
-        assert all(fate.tokens_after == 0 for fate in report.fates if fate.action == "removed")
-        assert f"{report.tokens:,} of 2,200 tokens" in str(report)
-
-    def test_faults_of_the_input_are_reported(self) -> None:
-        history = [user("a"), call("lost"), user("b"), result("gone", "x")]
-        problems = fit(history, 1000).report().problems
-        assert [(each.index, each.fault, each.detail) for each in problems] == [
-            (1, "unanswered call", "lost"),
-            (3, "orphan result", "gone"),
-        ]
-        assert "message 1: unanswered call (lost)" in str(fit(history, 1000).report())
-        assert fit(history, 1000, repair=True).report().problems == []
 
 
 def ladder(history: list[Message], budget: int, count: Callable[[Any], int], policy: Policy) -> list[Message]:

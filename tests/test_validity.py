@@ -1,16 +1,18 @@
 """check and repair, on what crashes and other tools leave behind, in every format."""
 
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from histories import TRACES, Message, call, histories, result, user
 from samples import records
-from secateur import BudgetError, Notes, Policy, check, fit, formats, repair
+from secateur import BudgetError, MessageError, Notes, Policy, check, fit, formats, repair
 from secateur.validity import NO_RESULT
-from test_fit import TRACES, Message, call, histories, result, user
 
 
 def faults(messages: Any, **options: Any) -> list[tuple[int, str, str]]:
@@ -176,3 +178,22 @@ def test_no_content_is_ever_empty() -> None:
     for wire in formats.FORMATS.values():
         assert not wire.is_empty(wire.note("x"))
         assert check([wire.note("x")], format=wire.name) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (name, {"role": "user", key: value})
+        for name, key in [
+            ("anthropic", "content"),
+            ("bedrock", "content"),
+            ("gemini", "parts"),
+            ("openai_chat", "content"),
+        ]
+        for value in (7, [7])
+    ],
+)
+@pytest.mark.parametrize("use", [check, repair, functools.partial(fit, budget=100)])
+def test_what_is_no_block_is_refused(use: Callable[..., object], name: str, message: dict[str, object]) -> None:
+    with pytest.raises(MessageError, match=r"message 0 has (content|parts|a block|a part) of type int, expected a"):
+        use([message], format=name)

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from secateur.formats.wire import Message, Replace, WireFormat, edited
+from secateur.formats.wire import BlockFormat, Message, Part, edited
 
 
 def calls(content: Iterable[object]) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _blocks(content: Iterable[object], kind: str) -> Iterable[Mapping[str, Any]]
     return (block for block in content if isinstance(block, Mapping) and block.get("type") == kind)
 
 
-class Anthropic(WireFormat):
+class Anthropic(BlockFormat):
     """Anthropic messages.
 
     The first message is the user's. All results of a message stand in the one user message directly after it, before
@@ -62,51 +62,25 @@ class Anthropic(WireFormat):
     """
 
     name = "anthropic"
-    starts_with_user = True
-    shares_results = True
 
-    def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
-        content = message.get("content")
-        if not isinstance(content, (list, tuple)):
-            return message
-        place, new = 0, []
-        for block in content:
-            kind = block.get("type") if isinstance(block, Mapping) else None
-            if kind == "tool_result":
-                value = block.get("content")
-                text = replace(place, value, "result")
-                new.append(block if text is value else {**block, "content": text})
-                place += 1
-            elif kind == "tool_use" and inputs and block.get("input") is not None:
-                text = replace(place, block["input"], "arguments")
-                new.append(block if text is block["input"] else {**block, "input": {"note": text}})
-                place += 1
-            else:
-                new.append(block)
-        return edited(message, "content", content, new)
+    def part(self, block: Mapping[str, Any]) -> Part | None:
+        if block.get("type") == "tool_result":
+            return Part("result", block.get("content"), lambda text: {**block, "content": text})
+        if block.get("type") == "tool_use" and block.get("input") is not None:
+            return Part("arguments", block["input"], lambda text: {**block, "input": {"note": text}})
+        return None
+
+    def answered(self, block: Mapping[str, Any]) -> str | None:
+        return str(block.get("tool_use_id")) if block.get("type") == "tool_result" else None
 
     def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
         del callers
         blocks = [{"type": "tool_result", "tool_use_id": call, "content": text, "is_error": True} for call in calls]
         return [{"role": "user", "content": blocks}]
 
-    def is_human(self, message: Message) -> bool:
-        content = message.get("content")
-        blocks = content if isinstance(content, (list, tuple)) else ()
-        return super().is_human(message) and not any(_blocks(blocks, "tool_result"))
-
     def ordered(self, message: Message) -> Message:
         content = message.get("content")
         if not isinstance(content, (list, tuple)):
             return message
-        results = [each for each in content if isinstance(each, Mapping) and each.get("type") == "tool_result"]
-        rest = [each for each in content if not (isinstance(each, Mapping) and each.get("type") == "tool_result")]
-        return edited(message, "content", content, [*results, *rest])
-
-    def without_results(self, message: Message, calls: set[str]) -> Message | None:
-        blocks = [
-            block
-            for block in message["content"]
-            if not (isinstance(block, Mapping) and str(block.get("tool_use_id")) in calls)
-        ]
-        return {**message, "content": blocks} if blocks else None
+        # Sorting is stable: results first, each kind in its own order.
+        return edited(message, "content", content, sorted(content, key=lambda block: not self.is_result(block)))

@@ -13,55 +13,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from secateur._core import script_tokens
-from secateur.formats.wire import Message, Replace, WireFormat, edited
+from secateur.formats.wire import BlockFormat, Message, Part
 
 
-class Gemini(WireFormat):
+class Gemini(BlockFormat):
     """Gemini contents. The first is the user's; a call is followed by its results; thought signatures stay."""
 
     name = "gemini"
-    starts_with_user = True
-    shares_results = True
+    blocks = "parts"
+    human_roles = ("user", None)
 
     def note(self, text: str) -> dict[str, Any]:
         return {"role": "user", "parts": [{"text": text}]}
-
-    def is_human(self, message: Message) -> bool:
-        answers = any(_key(part, "functionResponse", "function_response") for part in message.get("parts") or ())
-        return message.get("role") in ("user", None) and not answers
 
     def cut_overhead(self, value: Any) -> int:
         # What is no single text is written under a key of its own.
         return 0 if isinstance(value, str) else script_tokens("result") + 2
 
-    def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
-        parts = message.get("parts")
-        if not isinstance(parts, (list, tuple)):
-            return message
-        place, new = 0, []
-        for part in parts:
-            call_key, result_key = (
-                _key(part, "functionCall", "function_call"),
-                _key(part, "functionResponse", "function_response"),
+    def part(self, block: Mapping[str, Any]) -> Part | None:
+        if call_key := _key(block, "functionCall", "function_call"):
+            call = block[call_key]
+            if call.get("args") is None:
+                return None
+            return Part("arguments", call["args"], lambda text: {**block, call_key: {**call, "args": {"note": text}}})
+        if result_key := _key(block, "functionResponse", "function_response"):
+            result = block[result_key]
+            value = result.get("response")
+            # A response of one text keeps its key.
+            key = next(iter(value)) if isinstance(value, Mapping) and len(value) == 1 else "result"
+            return Part(
+                "result", _only_text(value), lambda text: {**block, result_key: {**result, "response": {key: text}}}
             )
-            if result_key and not call_key:
-                result = part[result_key]
-                value = result.get("response")
-                text = replace(place, _only_text(value), "result")
-                same = text is _only_text(value)
-                # A response of one text keeps its key.
-                key = next(iter(value)) if isinstance(value, Mapping) and len(value) == 1 else "result"
-                new.append(part if same else {**part, result_key: {**result, "response": {key: text}}})
-                place += 1
-            elif call_key and inputs and part[call_key].get("args") is not None:
-                arguments = part[call_key]["args"]
-                text = replace(place, arguments, "arguments")
-                same = text is arguments
-                new.append(part if same else {**part, call_key: {**part[call_key], "args": {"note": text}}})
-                place += 1
-            else:
-                new.append(part)
-        return edited(message, "parts", parts, new)
+        return None
+
+    def answered(self, block: Mapping[str, Any]) -> str | None:
+        key = _key(block, "functionResponse", "function_response")
+        return _name(block[key]) if key else None
 
     def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
         made: dict[str, list[Mapping[str, Any]]] = {}
@@ -75,14 +62,6 @@ class Gemini(WireFormat):
             named = {key: last[key] for key in ("id", "name") if key in last}
             responses.append({**named, "response": {"error": text}})
         return [{"role": "user", "parts": [{"functionResponse": response} for response in responses]}]
-
-    def without_results(self, message: Message, calls: set[str]) -> Message | None:
-        parts = [part for part in message["parts"] if not self._answers(part, calls)]
-        return {**message, "parts": parts} if parts else None
-
-    def _answers(self, part: Any, calls: set[str]) -> bool:
-        key = _key(part, "functionResponse", "function_response")
-        return key is not None and _name(part[key]) in calls
 
     def is_empty(self, message: Message) -> bool:
         return not message.get("parts")

@@ -7,8 +7,9 @@ counted from 0 in the order in which they stand. The core counts them the same w
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Message = Mapping[str, Any]
 PartKind = Literal["result", "arguments"]
@@ -16,7 +17,7 @@ Replace = Callable[[int, Any, PartKind], Any]
 """Takes the place, the value and the kind of a part; returns a text for it, or the value itself to keep it."""
 
 
-class WireFormat:
+class WireFormat(ABC):
     """A wire format; see the subclasses for their rules."""
 
     name: str
@@ -26,18 +27,20 @@ class WireFormat:
     """Whether all results of a message stand in one message."""
     alternates = False
     """Whether user and model must take turns."""
+    human_roles: tuple[str | None, ...] = ("user", "human")
+    """The roles of the human's messages; None stands for no role."""
 
     def note(self, text: str) -> dict[str, Any]:
         """A user message that says a text."""
         return {"role": "user", "content": text}
 
+    @abstractmethod
     def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
         """A copy of a message with its parts replaced; the message itself if none is."""
-        raise NotImplementedError
 
     def is_human(self, message: Message) -> bool:
         """Whether it is a message of the human, and not a result that stands under the user's role."""
-        return message.get("role") in ("user", "human")
+        return message.get("role") in self.human_roles
 
     def texts(self, message: Message) -> list[str]:
         """All that a message says, for a counter of texts: strings as they are, all else as JSON, media left out."""
@@ -52,9 +55,9 @@ class WireFormat:
         del value
         return 0
 
+    @abstractmethod
     def answer(self, calls: Sequence[str], text: str, callers: Sequence[Message]) -> list[dict[str, Any]]:
         """Messages that answer calls with a text, in the shape that the messages which make them ask for."""
-        raise NotImplementedError
 
     def ordered(self, message: Message) -> Message:
         """A message with its parts in the order that the provider asks for; itself if they are."""
@@ -87,6 +90,63 @@ class WireFormat:
     def joined(self, first: Message, second: Message) -> Message:
         """Two messages of one role as one."""
         return {**first, "content": [*_as_blocks(first), *_as_blocks(second)]}
+
+
+class Part(NamedTuple):
+    """What can be replaced in a block."""
+
+    kind: PartKind
+    value: Any
+    put: Callable[[Any], Mapping[str, Any]]
+    """Makes the block with a text in place of the value."""
+
+
+class BlockFormat(WireFormat):
+    """A format in which calls and results are blocks within messages, all results of a message in the one after it."""
+
+    blocks = "content"
+    """The key of a message under which its blocks stand."""
+    starts_with_user = True
+    shares_results = True
+
+    @abstractmethod
+    def part(self, block: Mapping[str, Any]) -> Part | None:
+        """The result or the arguments in a block; None if it holds neither."""
+
+    @abstractmethod
+    def answered(self, block: Mapping[str, Any]) -> str | None:
+        """What names the call that a block answers; None if the block is no result."""
+
+    def edit(self, message: Message, replace: Replace, *, inputs: bool) -> Message:
+        blocks = message.get(self.blocks)
+        if not isinstance(blocks, (list, tuple)):
+            return message
+        place, new = 0, []
+        for block in blocks:
+            part = self.part(block) if isinstance(block, Mapping) else None
+            if part is None or (part.kind == "arguments" and not inputs):
+                new.append(block)
+                continue
+            text = replace(place, part.value, part.kind)
+            new.append(block if text is part.value else part.put(text))
+            place += 1
+        return edited(message, self.blocks, blocks, new)
+
+    def is_human(self, message: Message) -> bool:
+        # Asked before the core has read the message, which may be none.
+        blocks = message.get(self.blocks)
+        holds_results = isinstance(blocks, (list, tuple)) and any(map(self.is_result, blocks))
+        return super().is_human(message) and not holds_results
+
+    def without_results(self, message: Message, calls: set[str]) -> Message | None:
+        kept = [
+            block for block in message[self.blocks] if not (self.is_result(block) and self.answered(block) in calls)
+        ]
+        return {**message, self.blocks: kept} if kept else None
+
+    def is_result(self, block: object) -> bool:
+        """Whether a block is the result of a call."""
+        return isinstance(block, Mapping) and self.answered(block) is not None
 
 
 def edited(message: Message, key: str, values: Sequence[Any], new: Sequence[Any]) -> Message:
