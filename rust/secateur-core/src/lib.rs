@@ -10,6 +10,8 @@ mod fit;
 mod graphemes;
 mod history;
 mod ladder;
+pub mod media;
+pub mod payload;
 mod plan;
 mod script;
 #[allow(unsafe_code)]
