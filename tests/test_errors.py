@@ -23,6 +23,11 @@ EXAMPLES = [
     (errors.VectorError("vectors have shape (3,)"), ValueError, "vectors have shape (3,)"),
     (errors.EmbedderError("mine", "a list"), ValueError, "mine returned a list"),
     (errors.EmbedderUnavailable("run it"), ImportError, "run it"),
+    (
+        errors.CounterUnavailable("o200k", ("a", "b"), {"b": "is broken"}),
+        ImportError,
+        "no package counts the tokens of 'o200k': pip install a (or b); b: is broken",
+    ),
     (errors.ModelError("no network"), RuntimeError, "no network"),
     (errors.ConversationError("a.json", 4, "is empty"), ValueError, "a.json, line 4: is empty"),
     (errors.ConversationError("a.json", None, "is empty"), ValueError, "a.json: is empty"),

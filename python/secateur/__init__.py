@@ -9,6 +9,7 @@ from secateur._core import VectorIndex, top_k
 from secateur.errors import (
     BudgetError,
     ConversationError,
+    CounterUnavailable,
     EmbedderError,
     EmbedderUnavailable,
     HistoryChanged,
@@ -30,6 +31,7 @@ __all__ = [
     "BudgetError",
     "Choice",
     "ConversationError",
+    "CounterUnavailable",
     "EmbedderError",
     "EmbedderUnavailable",
     "Fate",

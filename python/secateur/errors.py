@@ -11,6 +11,7 @@ pickled. The text names what was given and what is allowed; a place or a name is
     ├── VectorError          ValueError    vectors of the wrong shape, dtype or value
     ├── EmbedderError        ValueError    an embedder that returned something else than vectors
     ├── EmbedderUnavailable  ImportError   no model, or no package to run it
+    ├── CounterUnavailable   ImportError   no package to count tokens with
     ├── ModelError           RuntimeError  model files that could not be fetched, checked or built
     └── ConversationError    ValueError    a file that holds no conversation
 """
@@ -126,6 +127,28 @@ class EmbedderError(SecateurError, ValueError):
 
 class EmbedderUnavailable(SecateurError, ImportError):
     """No model or no package to embed with; the message says what to install."""
+
+
+class CounterUnavailable(SecateurError, ImportError):
+    """No package that counts the tokens of a model family exactly.
+
+    Attributes:
+        family: The family that was asked for.
+        packages: What can be installed, the fastest first; one is enough.
+        problems: What is wrong with those that are installed, by package.
+    """
+
+    def __init__(self, family: str, packages: tuple[str, ...], problems: dict[str, str]) -> None:
+        super().__init__(family, packages, problems)
+        self.family = family
+        self.packages = packages
+        self.problems = problems
+
+    def __str__(self) -> str:
+        first, *others = self.packages
+        install = f"pip install {first}" + (f" (or {', or '.join(others)})" if others else "")
+        problems = "".join(f"; {package}: {problem}" for package, problem in self.problems.items())
+        return f"no package counts the tokens of {self.family!r}: {install}{problems}"
 
 
 class ModelError(SecateurError, RuntimeError):
