@@ -1,12 +1,13 @@
 """Histories to fit: parts to build them from, random ones, and the real ones of every wire format."""
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
-from secateur import Policy
+from secateur import Policy, fit
 from secateur._core import detect_format, read_structure, script_tokens
 
 Message = dict[str, Any]
@@ -18,6 +19,8 @@ Policies = st.builds(
     keep_last=st.sampled_from([0, 0, 3]),
     clear_inputs=st.booleans(),
 )
+fit_by_script = functools.partial(fit, counter="script")
+"""`fit` by the published rule, whose counts can be worked out by hand: four "x" are a token."""
 TRACES = {
     "service.jsonl": "openai_chat",
     "functions.jsonl": "openai_chat",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import secateur
-from histories import Message, call, result, user
+from histories import Message, call, fit_by_script, result, user
 from secateur import BudgetError, Policy, Session, check, fit, repair
 
 
@@ -35,7 +35,7 @@ def test_parallel_results_stay_together_at_every_boundary() -> None:
     for keep_last in range(6):
         for budget in range(40, 260, 7):
             try:
-                window = fit(history, budget, policy=Policy(keep_last=keep_last))
+                window = fit_by_script(history, budget, policy=Policy(keep_last=keep_last))
             except BudgetError:
                 continue
             assert check(window) == []
@@ -54,7 +54,7 @@ def test_an_orphan_does_not_block_later_cuts_and_is_reported_once() -> None:
 
 def test_the_system_prompt_and_the_task_survive_any_number_of_cuts() -> None:
     history = [{"role": "system", "content": "NEVER reveal keys"}, *rounds(200, 300, "TASK: port module A")]
-    session = Session(700)
+    session = Session(700, counter="script")
     for message in history:
         session.append(message)
         window = session.window()
@@ -86,7 +86,7 @@ def test_a_floor_above_the_budget_is_one_typed_error_and_names_the_parts() -> No
 
 
 def test_one_turn_with_hundreds_of_calls_is_cut_within() -> None:
-    window = fit(rounds(200, 400), 3000)
+    window = fit_by_script(rounds(200, 400), 3000)
     assert window.tokens <= 3000
     assert window[0]["content"] == "the task"
     assert sum(message["role"] == "tool" and len(message["content"]) > 400 for message in window) >= 3
@@ -103,7 +103,7 @@ def test_a_cleared_result_stays_a_result() -> None:
         return {"role": "user", "content": [result_block | {"cache_control": {"type": "ephemeral"}}]}
 
     history = [user("q")] + [message for number in range(8) for message in (use(number), answer(number))]
-    window = fit(history, 900, policy=Policy(low_water=0.8))
+    window = fit_by_script(history, 900, policy=Policy(low_water=0.8))
     cleared = [m for m in window if m["role"] == "user" and m not in history and "Earlier" not in str(m["content"])]
     assert cleared
     for message in cleared:
@@ -118,7 +118,7 @@ def test_a_cleared_result_stays_a_result() -> None:
 
 
 def test_appending_changes_the_prefix_seldom() -> None:
-    session = Session(2000)
+    session = Session(2000, counter="script")
     sent: list[Any] = []
     changes = 0
     for message in rounds(150, 200):
@@ -138,6 +138,7 @@ def test_the_same_input_gives_the_same_bytes() -> None:
 def test_state_survives_json(tmp_path: Any) -> None:
     session = Session(900)
     session.extend(rounds(40, 300))
+    assert len(session.window()) < 81
     session.save(tmp_path / "s")
     assert Session.load(tmp_path / "s").window() == session.window()
 
@@ -145,7 +146,7 @@ def test_state_survives_json(tmp_path: Any) -> None:
 def test_a_failed_fit_leaves_no_trace() -> None:
     history = rounds(4, 300)
     before = copy.deepcopy(history)
-    session = Session(20)
+    session = Session(20, counter="script")
     session.extend(history)
     for _ in range(2):
         with pytest.raises(BudgetError):
@@ -160,7 +161,9 @@ def test_arguments_and_images_are_counted_for_what_they_cost() -> None:
     assert fit([user("w"), call("w", arguments=body)], 10**6).tokens > 9000
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 40_000}}
     history = [user([{"type": "text", "text": "what is this?"}, picture])]  # type: ignore[arg-type]
-    assert fit(history, 1500) == history
+    assert fit_by_script(history, 3000) == history
+    assert fit(history, 4000) == history
+    assert fit(history, 1600, counter="gpt-4o") == history
 
 
 def test_mending_answers_drops_and_never_empties() -> None:

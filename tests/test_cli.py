@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from samples import DATA, records
-from secateur import cli, estimate_tokens, prune_context
+from secateur import TokenEstimator, cli, estimate_tokens, formats, prune_context
 from secateur.embed import model
+from secateur.tokens import PROFILES
 
 Capture = pytest.CaptureFixture[str]
 
@@ -71,10 +73,31 @@ def test_count(capsys: Capture) -> None:
     messages = records("coding.jsonl")[0]["messages"]
     assert run("count", path, "--record", "0", "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["messages"], result["tokens"]) == (len(messages), estimate_tokens(messages))
-    assert sum(role["tokens"] for role in result["roles"].values()) == result["tokens"]
+    assert result["messages"] == len(messages) == sum(result["roles"].values())
+    assert list(result["profiles"]) == list(PROFILES)
+    texts = formats.read(messages).texts
+    for profile, counted in result["profiles"].items():
+        assert counted["tokens"] == sum(TokenEstimator(profile).count_many(texts)) == sum(counted["roles"].values()) > 0
+    assert result["profiles"]["script"]["tokens"] == estimate_tokens(messages, profile="script")
     assert run("count", path, "--record", "0") == 0
-    assert f"{result['tokens']:,}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for profile, counted in result["profiles"].items():
+        assert re.search(rf"^{re.escape(profile)} .* {counted['tokens']:,}$", shown, re.MULTILINE), profile
+
+
+def test_count_for_a_model_and_by_chosen_profiles(capsys: Capture) -> None:
+    path = str(DATA / "coding.jsonl")
+    messages = records("coding.jsonl")[0]["messages"]
+    assert run("count", path, "--record", "0", "--json", "--model", "claude-opus-4-8") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert list(result["profiles"]) == ["claude"]
+    assert (result["model"], result["request"]) == ("claude-opus-4-8", estimate_tokens(messages, "claude-opus-4-8"))
+    assert result["request"] > result["profiles"]["claude"]["tokens"]
+    assert run("count", path, "--record", "0", "--model", "claude-opus-4-8") == 0
+    assert f"A request to claude-opus-4-8 costs about {result['request']:,} tokens." in capsys.readouterr().out
+    assert run("count", path, "--record", "0", "--json", "--profile", "script", "--profile", "kimi") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (list(result["profiles"]), "request" in result) == (["script", "kimi"], False)
 
 
 def test_model_path_and_fetch(capsys: Capture) -> None:

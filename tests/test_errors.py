@@ -21,6 +21,7 @@ EXAMPLES = [
         "message 4 was changed after it was appended; a session's history only grows",
     ),
     (errors.VectorError("vectors have shape (3,)"), ValueError, "vectors have shape (3,)"),
+    (errors.WeightsError("weights end too early"), ValueError, "weights end too early"),
     (errors.EmbedderError("mine", "a list"), ValueError, "mine returned a list"),
     (errors.EmbedderUnavailable("run it"), ImportError, "run it"),
     (

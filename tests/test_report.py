@@ -1,6 +1,6 @@
 """The report of a window: what became of each message, and what was wrong with the input."""
 
-from histories import call, result, user
+from histories import call, fit_by_script, result, user
 from samples import records
 from secateur import fit
 from secateur._core import script_tokens
@@ -10,7 +10,7 @@ from secateur.tokens import MESSAGE_TOKENS
 class TestReport:
     def test_each_message_has_its_fate(self) -> None:
         history = records("service.jsonl")[0]["messages"]
-        window = fit(history, 2200)
+        window = fit_by_script(history, 2200)
         report = window.report()
         assert [fate.index for fate in report.fates] == list(range(len(history)))
         kept = sum(fate.tokens_after for fate in report.fates)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import secateur
-from histories import Message, cost, user
+from histories import Message, cost, fit_by_script, user
 from samples import records
 from secateur import MessageError, Notes, OptionError, Policy, Session, Setting, fit
 
@@ -20,19 +20,19 @@ class TestSession:
     def test_save_and_load_go_on_alike(self, tmp_path: Any) -> None:
         history = self.history()
         policy = Policy(low_water=0.5, tools={"think": "never"}, pinned=[2], notes=Notes(result="[gone]"))
-        session = Session(2500, policy=policy, system="rules", reserve=10, pending=True)
+        session = Session(2500, policy=policy, system="rules", reserve=10, pending=True, counter="script")
         session.extend(history[:9])
         session.set_budget(2300)
         session.extend(history[9:14])
         session.save(tmp_path / "session.jsonl")
-        again = Session.load(tmp_path / "session.jsonl")
+        again = Session.load(tmp_path / "session.jsonl", counter="script")
         assert again.messages == session.messages
         assert again.settings_history == session.settings_history
         for message in history[14:]:
             session.append(message)
             again.append(message)
             assert again.window() == session.window()
-        whole = fit(
+        whole = fit_by_script(
             history, 2500, policy=policy, system="rules", reserve=10, pending=True,
             settings_history=session.settings_history,
         )  # fmt: skip
@@ -42,11 +42,11 @@ class TestSession:
     def test_a_changed_budget_leaves_earlier_cuts(self) -> None:
         history = self.history()
         for start in (8, 14):
-            session = Session(2600)
+            session = Session(2600, counter="script")
             session.extend(history[:start])
             session.set_budget(2200, factor=1.1, offset=20)
             session.extend(history[start:])
-            window = fit(history, 2600, settings_history=[(start, 1.1, 20, 2200)])
+            window = fit_by_script(history, 2600, settings_history=[(start, 1.1, 20, 2200)])
             assert window == session.window()
             assert window.tokens <= 2200
             assert window.tokens >= 1.1 * cost(list(window))

@@ -1,11 +1,11 @@
-"""estimate_tokens against the rule written out in Python."""
+"""The published rule against itself, written out in Python; other profiles are in test_estimator."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from samples import records
-from secateur import OptionError, estimate_tokens, formats
+from secateur import OptionError, TokenEstimator, estimate_tokens, formats
 
 
 def naive(text: str) -> int:
@@ -31,7 +31,7 @@ any_text = st.one_of(
 
 @given(any_text, st.sampled_from([1, 1000]))
 def test_equals_the_rule(text: str, times: int) -> None:
-    assert estimate_tokens(text * times) == naive(text * times)
+    assert estimate_tokens(text * times, profile="script") == naive(text * times)
 
 
 class Named(str):
@@ -40,28 +40,31 @@ class Named(str):
 
 @given(any_text)
 def test_subclasses_of_str_are_counted_alike(text: str) -> None:
-    assert estimate_tokens(Named(text)) == naive(text)
+    assert estimate_tokens(Named(text), profile="script") == naive(text)
 
 
 def test_both_sides_of_every_border() -> None:
     borders = [0x7F, 0xFF, 0x10FF, 0x11FF, 0x2E7F, 0xD7FF, 0xF8FF, 0xFAFF, 0xFFFF, 0x1FFFF]
     for text in (chr(border + side) * 5 for border in borders for side in (0, 1)):
-        assert estimate_tokens(text) == naive(text), hex(ord(text[0]))
+        assert estimate_tokens(text, profile="script") == naive(text), hex(ord(text[0]))
 
 
 def test_real_conversations() -> None:
     seen = set()
     for record in records("multilingual.jsonl") + records("service.jsonl") + records("coding.jsonl"):
         texts = formats.read(record["messages"]).texts
-        assert estimate_tokens(record["messages"]) == sum(map(naive, texts)) > 0
-        assert estimate_tokens(record["messages"], profile="script") == estimate_tokens(record["messages"])
+        assert estimate_tokens(record["messages"], profile="script") == sum(map(naive, texts)) > 0
+        # By default the whole request counts, and an unknown tokenizer as the worst one.
+        whole = TokenEstimator("any")
+        assert estimate_tokens(record["messages"]) == whole.count_request(record["messages"])
+        assert estimate_tokens(record["messages"]) > sum(whole.count_many(texts))
         seen.add(record.get("lang"))
     assert len(seen) >= 8
 
 
 def test_russian_costs_twice_what_four_characters_a_token_say() -> None:
     chapter = "Глава первая, в которой всё начинается. " * 100
-    assert estimate_tokens(chapter) > 1.7 * len(chapter) / 4
+    assert estimate_tokens(chapter, profile="script") > 1.7 * len(chapter) / 4
 
 
 def test_a_text_keeps_no_copy_of_itself() -> None:
@@ -69,12 +72,12 @@ def test_a_text_keeps_no_copy_of_itself() -> None:
 
     text = "Привет" * 1000
     size = sys.getsizeof(text)
-    estimate_tokens(text)
+    estimate_tokens(text, profile="script")
     assert sys.getsizeof(text) == size
 
 
 def test_refused() -> None:
-    with pytest.raises(OptionError, match="profile is 'o300k', it must be 'script'"):
+    with pytest.raises(OptionError, match=r"profile is 'o300k', it must be 'script' or 'o200k' or .* or 'any'"):
         estimate_tokens("x", profile="o300k")
     for neither in (None, b"abc", {"role": "user", "content": "x"}):
         with pytest.raises(OptionError, match=r"text_or_messages is .*, it must be a list of messages"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secateur import OptionError, estimate_tokens, truncate
+from secateur import OptionError, TokenEstimator, estimate_tokens, truncate
 
 odd = st.sampled_from(["e\u0301", "🏳️‍🌈", "👨‍👩‍👧", "🇷🇴🇯🇵", "ก็", "한국", "\r\n", "\ud800", "नि", "plain ", "日本語🙂"])
 
@@ -64,6 +64,9 @@ def test_a_marker_too_long_is_left_out() -> None:
 
 def test_another_counter() -> None:
     assert truncate("one two three", 7, keep="head", marker="…", count=len) == "one tw…"
+    count = TokenEstimator("claude").count
+    for limit in (5, 50, 500):
+        assert 0 < count(truncate("日本語🙂 " * 300, limit, count=count)) <= limit
 
 
 @pytest.mark.parametrize(("limit", "keep"), [(-1, "both"), (1.5, "both"), (True, "both"), (5, "middle")])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from histories import TRACES, Message, call, histories, result, user
+from histories import TRACES, Message, call, fit_by_script, histories, result, user
 from samples import records
 from secateur import BudgetError, MessageError, Notes, Policy, check, fit, formats, repair
 from secateur.validity import NO_RESULT
@@ -32,10 +32,10 @@ def test_mending_finds_nothing_more_and_changes_nothing_twice(history: list[Mess
         assert all(sent is message for sent, message in zip(mended, history, strict=True))
 
 
-@given(histories(), st.integers(60, 900))
-def test_a_repaired_window_has_no_problem(history: list[Message], budget: int) -> None:
+@given(histories(), st.integers(60, 900), st.sampled_from([None, "script"]))
+def test_a_repaired_window_has_no_problem(history: list[Message], budget: int, counter: str | None) -> None:
     try:
-        window = fit(history, budget, repair=True)
+        window = fit(history, budget, repair=True, counter=counter)
     except BudgetError:
         return
     assert check(window, format="openai_chat") == []
@@ -117,7 +117,7 @@ def test_thinking_blocks_are_left_byte_for_byte() -> None:
     for record in records("coding.jsonl"):
         history = record["messages"]
         for budget in (1200, 2000, 4000):
-            window = fit(history, budget)
+            window = fit_by_script(history, budget)
             cuts += len(window) < len(history) or window != history
             for message in window:
                 if message["role"] == "assistant":
@@ -131,7 +131,7 @@ def test_pinned_messages_and_silent_notes_leave_a_valid_window() -> None:
     for pinned in range(len(anthropic)):
         for policy in (Policy(pinned=[pinned]), Policy(pinned=[pinned], notes=Notes(removed=""))):
             try:
-                window = fit(anthropic, 3000, policy=policy)
+                window = fit_by_script(anthropic, 3000, policy=policy)
             except BudgetError:
                 continue
             assert len(faults(window, format="anthropic")) <= len(before)
@@ -140,7 +140,7 @@ def test_pinned_messages_and_silent_notes_leave_a_valid_window() -> None:
         bedrock.append({"role": "user", "content": [{"text": f"question {number} " + "w" * 200}]})
         bedrock.append({"role": "assistant", "content": [{"text": "v" * 200}]})
     for policy in (Policy(pinned=[4, 6]), Policy(notes=Notes(removed="")), Policy(keep_last=3)):
-        window = fit(bedrock, 500, policy=policy)
+        window = fit_by_script(bedrock, 500, policy=policy)
         assert len(window) < len(bedrock)
         assert faults(window, format="bedrock") == []
 

@@ -1,11 +1,12 @@
 """Keep a long-running language model agent inside its context window.
 
 >>> import secateur
->>> secateur.estimate_tokens("Bonjour !")
+>>> secateur.estimate_tokens("Bonjour !", "gpt-4o")
 3
 """
 
 from secateur._core import VectorIndex, top_k
+from secateur.counters import exact
 from secateur.errors import (
     BudgetError,
     ConversationError,
@@ -18,12 +19,14 @@ from secateur.errors import (
     OptionError,
     SecateurError,
     VectorError,
+    WeightsError,
 )
 from secateur.fit import Fate, Policy, Report, Setting, Window, fit
+from secateur.frames import profile_for
 from secateur.notices import Notes
 from secateur.prune import Choice, Pruner, Pruning, prune_context
 from secateur.session import Session
-from secateur.tokens import TokenCounter, estimate_tokens
+from secateur.tokens import TokenCounter, TokenEstimator, estimate_tokens
 from secateur.truncate import truncate
 from secateur.validity import Problem, check, repair
 
@@ -49,12 +52,16 @@ __all__ = [
     "Session",
     "Setting",
     "TokenCounter",
+    "TokenEstimator",
     "VectorError",
     "VectorIndex",
+    "WeightsError",
     "Window",
     "check",
     "estimate_tokens",
+    "exact",
     "fit",
+    "profile_for",
     "prune_context",
     "repair",
     "top_k",

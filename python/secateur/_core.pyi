@@ -2,13 +2,13 @@
 The compiled part of secateur. Import its names from `secateur`.
 """
 
-from _typeshed import SupportsGetItem
+from _typeshed import Incomplete, SupportsGetItem
 from collections.abc import Sequence
 from numpy import float32, int64
 from numpy.typing import ArrayLike, NDArray
 from typing import Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["BUILD_PROFILE", "Fitter", "VectorIndex", "detect_format", "grapheme_boundaries", "read_structure", "script_tokens", "top_k"]
+__all__ = ["BUILD_PROFILE", "Estimator", "Fingerprints", "Fitter", "VectorIndex", "detect_format", "feature_names", "grapheme_boundaries", "media_tokens", "read_structure", "script_tokens", "text_features", "top_k"]
 
 BUILD_PROFILE: Final[str]
 """
@@ -16,12 +16,120 @@ How this module was compiled: benchmarks refuse anything but "release".
 """
 
 @final
+class Estimator:
+    """
+    Estimates tokens by a profile; see `secateur.TokenEstimator`.
+    """
+    def __new__(cls, /, profile: str, *, weights: bytes | None = None, mix: SupportsGetItem[int, SupportsFloat | SupportsIndex] | None = None, factor: SupportsFloat | SupportsIndex = 1.0, fingerprints: bytes | None = None) -> Estimator: ...
+    @property
+    def about(self, /) -> str:
+        """
+        When the weights were fitted, and on what.
+        """
+    def by_family(self, text: str, /) -> list[float]:
+        """
+        The tokens of a text in each family, in fractions.
+        """
+    def count(self, text: str, /) -> int:
+        """
+        The tokens of a text.
+        """
+    def count_many(self, texts: list, /) -> list[int]:
+        """
+        The tokens of each text of a list.
+        """
+    def count_up_to(self, text: str, limit: SupportsIndex, /) -> int | None:
+        """
+        The tokens of a text if they are no more than a limit, else None; of a long text only a part is read then.
+        """
+    @property
+    def families(self, /) -> list[str]:
+        """
+        The names of the families.
+        """
+    def upper(self, text: str, /) -> int:
+        """
+        A bound on the tokens of a text.
+        """
+    def upper_of_total(self, counts: SupportsGetItem[int, SupportsIndex], /) -> int:
+        """
+        A bound on the sum of several counts.
+        """
+
+@final
+class Fingerprints:
+    """
+    The fingerprints of a vocabulary, by which tokens are counted; see `secateur.fingerprints`.
+
+    Args:
+        data: What `to_bytes` wrote.
+
+    Raises:
+        WeightsError: If it did not, or another version did.
+    """
+    def __new__(cls, data: bytes, /) -> Fingerprints: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def about(self, /) -> str:
+        """
+        Where the vocabulary is from, and on what the weights were fitted.
+        """
+    def count(self, text: str, /) -> float:
+        """
+        The tokens of a text, in fractions.
+        """
+    def count_many(self, texts: list, /) -> list[float]:
+        """
+        The tokens of texts, in fractions, each by itself.
+        """
+    def counters(self, texts: list, /) -> Incomplete:
+        """
+        What is counted of texts, a row for each: pre-tokens that are tokens, what the weights of other kinds are for,
+        and the bytes in UTF-8.
+        """
+    @property
+    def family(self, /) -> str:
+        """
+        The name of the family.
+        """
+    @property
+    def margin(self, /) -> tuple[float, float]:
+        """
+        By how much estimates may be too low: of a total as a whole, and of each text by itself.
+        """
+    @staticmethod
+    def of(family: str, about: str, rules: SupportsIndex, tokens: SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]]) -> Fingerprints:
+        """
+        Take the fingerprints of a vocabulary; each pre-token that is a token, and each piece of others, counts 1.
+
+        Args:
+            family: Its name.
+            about: Where it is from; one line.
+            rules: How it splits texts, as bits.
+            tokens: The tokens, as bytes.
+
+        Raises:
+            WeightsError: If there are less than 256 tokens of two bytes or more, or more than a million.
+        """
+    def to_bytes(self, /) -> bytes:
+        """
+        Write the file that the constructor reads.
+        """
+    def with_weights(self, /, weights: SupportsGetItem[int, SupportsFloat | SupportsIndex], margin: tuple[SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]) -> Fingerprints:
+        """
+        The same with weights for what `counters` counts, and by how much estimates may be too low: (shared, own).
+
+        Raises:
+            WeightsError: If weights are missing or not finite.
+        """
+
+@final
 class Fitter:
     """
     A history and the automaton that fits it; see `secateur.fit` for what the settings mean.
     """
     def __len__(self, /) -> int: ...
-    def __new__(cls, /, format: str, budget: SupportsIndex, *, low_water: SupportsFloat | SupportsIndex, batch: SupportsIndex, keep_share: SupportsFloat | SupportsIndex, min_saving: SupportsIndex | None, min_cleared: SupportsIndex, keep_results: SupportsIndex, keep_last: SupportsIndex, note: SupportsIndex, note_without_goal: SupportsIndex, result_note: SupportsIndex, input_note: SupportsIndex, smallest_cut: SupportsIndex, pending: bool, lead: bool, divide: bool, clear_inputs: bool, tools: dict[str, str], published: bool) -> Fitter: ...
+    def __new__(cls, /, format: str, budget: SupportsIndex, *, low_water: SupportsFloat | SupportsIndex, batch: SupportsIndex, keep_share: SupportsFloat | SupportsIndex, min_saving: SupportsIndex | None, min_cleared: SupportsIndex, keep_results: SupportsIndex, keep_last: SupportsIndex, note: SupportsIndex, note_without_goal: SupportsIndex, result_note: SupportsIndex, input_note: SupportsIndex, smallest_cut: SupportsIndex, pending: bool, lead: bool, divide: bool, clear_inputs: bool, tools: dict[str, str], published: bool, estimator: Estimator | None = None, model: str = "", frame: tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex] = ...) -> Fitter: ...
     def cuts(self, /) -> list[int]:
         """
         The request points of the cuts that the walk has made.
@@ -47,7 +155,7 @@ class Fitter:
         """
         The parts of each message that can be cleared: (tokens, tokens of the note, whether it is a result).
         """
-    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int, int | None, int]:
+    def plan(self, /) -> tuple[list[int], list[tuple[int, int, int]], int, int, int | None, int, int]:
         """
         The window to send now, as if a request were sent after the newest message.
         """
@@ -137,9 +245,19 @@ def detect_format(messages: list) -> str:
     Name the wire format of messages, by the first that shows it; "simple" if all are plain role and text.
     """
 
+def feature_names() -> list[str]:
+    """
+    The names of the counts that `text_features` gives.
+    """
+
 def grapheme_boundaries(text: str, /) -> list[int]:
     """
     The positions in a text at which it can be cut without tearing a grapheme cluster (UAX #29), its end included.
+    """
+
+def media_tokens(block: dict, model: str) -> int:
+    """
+    The tokens of a block that holds an image, a document, a sound or a film, by the rule of a model.
     """
 
 def read_structure(format: str, messages: list) -> list[tuple[str, bool, list[str], list[str]]]:
@@ -150,6 +268,12 @@ def read_structure(format: str, messages: list) -> list[tuple[str, bool, list[st
 def script_tokens(text: str, /) -> int:
     """
     Estimate the tokens of a text by the published script rule.
+    """
+
+def text_features(texts: list, /) -> Incomplete:
+    """
+    The counts from which tokens are estimated: a row for each text, of the features named by `feature_names`, then its
+    characters and its bytes in UTF-8.
     """
 
 def top_k(matrix: ArrayLike, query: ArrayLike, k: SupportsIndex) -> tuple[NDArray[int64], NDArray[float32]]:

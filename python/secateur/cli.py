@@ -1,4 +1,4 @@
-"""The command line: `secateur demo`, `prune`, `count` and `model`."""
+"""The command line: `secateur demo`, `prune`, `count`, `fit-tokens`, `fingerprints` and `model`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from secateur import conversation, formats
-from secateur._core import script_tokens
+from secateur import conversation, families, fingerprints, formats
 from secateur.embed import model
 from secateur.errors import SecateurError
+from secateur.frames import profile_for
 from secateur.prune import Pruner, Pruning
+from secateur.tokens import PROFILES, TokenEstimator
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,7 +98,27 @@ def _parser() -> argparse.ArgumentParser:
     count = commands.add_parser("count", help="estimate the tokens of the conversation in a file", epilog=_EXIT_CODES)
     count.set_defaults(run=_count)
     _add_file(count)
+    count.add_argument("--model", metavar="NAME", help="count for this model alone, and its whole request")
+    count.add_argument("--profile", action="append", choices=PROFILES, help="count by this profile; may be repeated")
     _add_json(count)
+
+    fit_tokens = commands.add_parser(
+        "fit-tokens", help="fit estimates to tokenizers of your own, from texts with true counts", epilog=_EXIT_CODES
+    )
+    fit_tokens.set_defaults(run=_fit_tokens)
+    fit_tokens.add_argument("calibration", nargs="+", metavar="FILE", help="JSON lines with text and counts, .gz too")
+    fit_tokens.add_argument("--output", required=True, metavar="FILE", help="where the weights go")
+    fit_tokens.add_argument("--epochs", type=int, default=100, metavar="N", help="how long to fit (default 100)")
+    fit_tokens.add_argument("--about", metavar="TEXT", help="what the texts are, for the heading of the file")
+
+    prints = commands.add_parser(
+        "fingerprints", help="make a file of fingerprints from a vocabulary, for nearer estimates", epilog=_EXIT_CODES
+    )
+    prints.set_defaults(run=_fingerprints)
+    prints.add_argument("vocabulary", metavar="FILE", help="a .tiktoken file, tokenizer.json or tekken.json")
+    prints.add_argument("--calibration", required=True, metavar="FILE", help="JSON lines with text and counts, .gz too")
+    prints.add_argument("--family", required=True, metavar="NAME", help="whose counts these are in the calibration")
+    prints.add_argument("--output", required=True, metavar="FILE", help="where the fingerprints go")
 
     models = commands.add_parser("model", help="fetch or find the MiniLM model", epilog=_EXIT_CODES)
     actions = models.add_subparsers(required=True, metavar="ACTION")
@@ -168,25 +190,51 @@ def _show(
 
 
 def _count(options: argparse.Namespace) -> str:
-    columns = formats.read(conversation.load(options.file, options.record))
-    by_role: dict[str, tuple[int, int]] = {}
-    for role, text in zip(columns.roles, columns.texts, strict=True):
-        messages, tokens = by_role.get(role, (0, 0))
-        by_role[role] = (messages + 1, tokens + script_tokens(text))
-    totals = (len(columns.roles), sum(tokens for _, tokens in by_role.values()))
+    messages = conversation.load(options.file, options.record)
+    columns = formats.read(messages)
+    roles = list(dict.fromkeys(columns.roles))
+    texts = {
+        role: [text for each, text in zip(columns.roles, columns.texts, strict=True) if each == role] for role in roles
+    }
+    chosen = options.profile or ([profile_for(options.model)] if options.model else PROFILES)
+    tokens = {}
+    for profile in chosen:
+        estimator = TokenEstimator(profile)
+        tokens[profile] = {role: sum(estimator.count_many(of_role)) for role, of_role in texts.items()}
+    request = None if options.model is None else TokenEstimator(model=options.model).count_request(messages)
+    numbers = {role: len(of_role) for role, of_role in texts.items()}
     if options.json:
-        roles = {role: {"messages": messages, "tokens": tokens} for role, (messages, tokens) in by_role.items()}
-        return _json({"profile": "script", "messages": totals[0], "tokens": totals[1], "roles": roles})
+        profiles = {profile: {"tokens": sum(each.values()), "roles": each} for profile, each in tokens.items()}
+        asked = {} if request is None else {"model": options.model, "request": request}
+        return _json({"messages": len(columns.roles), "roles": numbers, "profiles": profiles, **asked})
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("role", box=None, header_style="bold", pad_edge=False)
-    table.add_column("messages", justify="right")
-    table.add_column("tokens", justify="right")
-    for role, numbers in by_role.items():
-        table.add_row(Text(_short(role)), *(f"{number:,}" for number in numbers))
-    table.add_row("all", *(f"{number:,}" for number in totals), style="bold")
-    return _table(table)
+    table = Table("profile", box=None, header_style="bold", pad_edge=False)
+    for heading in (*roles, "all"):
+        table.add_column(Text(_short(heading)), justify="right")
+    for profile, each in tokens.items():
+        table.add_row(profile, *(f"{number:,}" for number in (*each.values(), sum(each.values()))))
+    table.add_row("messages", *(f"{number:,}" for number in (*numbers.values(), len(columns.roles))), style="dim")
+    lines = [] if request is None else [f"A request to {_short(options.model)} costs about {request:,} tokens."]
+    return _table(table, *lines)
+
+
+def _fit_tokens(options: argparse.Namespace) -> str:
+    def progress(step: int, steps: int) -> None:
+        print(f"{step} of {steps} epochs", file=sys.stderr, end="\n" if step == steps else "\r")
+
+    records = [record for path in options.calibration for record in families.read_calibration(path)]
+    weights = families.fit_families(records, epochs=options.epochs, about=options.about, progress=progress)
+    Path(options.output).write_bytes(weights)
+    return f"{options.output}: {len(weights):,} bytes\n"
+
+
+def _fingerprints(options: argparse.Namespace) -> str:
+    records = families.read_calibration(options.calibration)
+    made = fingerprints.build(options.vocabulary, records, family=options.family)
+    Path(options.output).write_bytes(made)
+    return f"{options.output}: {len(made):,} bytes\n"
 
 
 def _fetch(options: argparse.Namespace) -> str:

@@ -9,6 +9,7 @@ pickled. The text names what was given and what is allowed; a place or a name is
     ├── BudgetError          ValueError    what must be sent exceeds the budget
     ├── HistoryChanged       RuntimeError  a message of a session changed after it was appended
     ├── VectorError          ValueError    vectors of the wrong shape, dtype or value
+    ├── WeightsError         ValueError    a file that holds no weights for estimating tokens
     ├── EmbedderError        ValueError    an embedder that returned something else than vectors
     ├── EmbedderUnavailable  ImportError   no model, or no package to run it
     ├── CounterUnavailable   ImportError   no package to count tokens with
@@ -106,6 +107,10 @@ class HistoryChanged(SecateurError, RuntimeError):
 
 class VectorError(SecateurError, ValueError):
     """Vectors of the wrong shape or dtype, or values that are not finite in float32."""
+
+
+class WeightsError(SecateurError, ValueError):
+    """A file that holds no weights for estimating tokens, or those of another version."""
 
 
 class EmbedderError(SecateurError, ValueError):

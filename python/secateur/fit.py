@@ -12,7 +12,7 @@ from secateur import formats, validity
 from secateur._core import Fitter
 from secateur.errors import BudgetError, MessageError, OptionError, whole_number
 from secateur.notices import GOAL_CHARACTERS, Notes
-from secateur.tokens import AnyCounter, Measure
+from secateur.tokens import AnyCounter, Measure, TokenEstimator
 from secateur.truncate import truncate
 
 Action = Literal["kept", "mended", "cleared", "cut", "removed"]
@@ -22,8 +22,6 @@ MOST_TOKENS = 2**31 - 1
 _PUBLISHED_NOTE = "[Earlier messages were removed to keep the conversation within the model's context.]"
 _NOTE_KEY_TOKENS = 4
 """What stands around the note for arguments, which must stay JSON: `{"note": …}`."""
-_REQUEST_TOKENS = 3
-"""What OpenAI adds to each request; others add about as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +156,7 @@ class Fate:
         reason: Why, in words.
 
     >>> fit([{"role": "user", "content": "Hello."}], 100).report().fates
-    [Fate(index=0, action='kept', tokens_before=6, tokens_after=6, reason='in the window')]
+    [Fate(index=0, action='kept', tokens_before=7, tokens_after=7, reason='in the window')]
     """
 
     index: int
@@ -182,7 +180,7 @@ class Report:
         problems: What the history came with that its provider may refuse.
 
     >>> print(fit([{"role": "user", "content": "Hello."}], 100).report())
-    9 of 100 tokens; 1 kept; 0 cuts so far
+    17 of 100 tokens; 1 kept; 0 cuts so far
     """
 
     tokens: int
@@ -214,12 +212,15 @@ class Plan(NamedTuple):
     shapes: list[tuple[int, int, int]]
     """Message, place of the part in it, and the tokens to which it is cut, or -1 if it is cleared."""
     tokens: int
+    """What it costs, at most."""
     note_point: int
     """The request point at which the note was put in: it knows the history up to there."""
     changed: int | None
     """The first element that differs from the window at the request point before; None if this one extends it."""
     cuts: int
     """How many cuts there were, one here included."""
+    estimate: int
+    """What it is estimated to cost, without what the estimate may be too low by."""
 
 
 class Window(list[formats.Message]):
@@ -308,8 +309,10 @@ def fit(
         prompt: A text to append as the last user message, unless the history already ends with it.
         reserve: Tokens of the budget to leave free.
         policy: How to cut; `Policy()` by default.
-        counter: Counts tokens: a callable or an object with `count(text)`, or either for whole messages
-            (`count_message`). By default each text counts by the script rule, and each message 4 tokens more.
+        counter: Counts tokens: the name of a model ("claude-opus-4-8") or of a profile ("o200k", "script"), a
+            `TokenEstimator`, a tokenizer (of tiktoken, tokenizers, transformers, `secateur.exact`), a callable or an
+            object with `count(text)`, or either for whole messages (`count_message`). By default the estimate for an
+            unknown model, which errs high: name the model.
         format: The name of the wire format; None to detect it.
         repair: Mend a history that its provider would refuse before fitting it.
         pending: Whether calls may wait for their results over several turns; they are kept until then.
@@ -399,10 +402,17 @@ class Fitting:
         self.mended: set[int] = set()
         """Messages that `repair` put in or changed."""
         self._measure = Measure(counter, wire)
+        self._estimated = self._measure.is_tokenizer
+        """Whether an estimate stands in for an exact counter: until its bound exceeds the budget."""
         whole_number("reserve", reserve, 0, sys.maxsize)
         system_tokens = 0 if system is None else self._measure.value(system)
-        tool_tokens = 0 if not tools else self._measure.value(tools)
-        self.fixed = Fixed(system_tokens, tool_tokens, reserve, _REQUEST_TOKENS if counter is None else 0)
+        tool_tokens = 0 if not tools else self._measure.tools(tools)
+        request = (
+            0
+            if self._measure.estimator is None
+            else max(0, self._measure.frame.request + self._measure.estimator.lesson.offset)
+        )
+        self.fixed = Fixed(system_tokens, tool_tokens, reserve, request)
         self._first_budget = whole_number("budget", budget, 1, sys.maxsize)
         self._fitter: Fitter | None = None
         self._goal_index = 0
@@ -464,6 +474,12 @@ class Fitting:
         if self._fitter is None:
             self._fitter = self._new_fitter([])
         plan = Plan(*self._fitter.plan())
+        if self._estimated and (plan.cuts or plan.tokens > self._room(setting)):
+            # Where a bound is not enough each text is counted.
+            self._estimated = False
+            messages, self.messages, self._fitter = self.messages, [], None
+            self.extend(messages)
+            return self.window()
         tokens = math.ceil((plan.tokens + self.fixed.total) * setting.factor) + setting.offset
         if tokens > setting.budget:
             raise self._over(tokens, setting)
@@ -541,10 +557,20 @@ class Fitting:
             clear_inputs=policy.clear_inputs,
             tools=dict(policy.tools),
             published=policy._ladder,
+            **self._counting(),
         )
         for setting in self.settings:
             fitter.set_budget(setting.start, self._room(setting))
         return fitter
+
+    def _counting(self) -> dict[str, Any]:
+        """How the core counts messages."""
+        estimator = TokenEstimator("any") if self._estimated else self._measure.estimator
+        if estimator is None or (estimator.profile == "script" and estimator.lesson.factor == 1):
+            return {"model": "" if estimator is None else estimator.model or ""}
+        frame = estimator.frame_in(self.wire.name)
+        around = (max(frame.message, frame.system), frame.call, frame.argument, frame.result)
+        return {"estimator": estimator.native, "model": estimator.model or "", "frame": around}
 
     def _removed_note(self, goal: Sequence[formats.Message]) -> formats.Message | None:
         """The note for what was removed, with the beginning of the goal if there is one."""
@@ -560,7 +586,7 @@ class Fitting:
 
     def _counts(self, messages: Sequence[formats.Message]) -> list[tuple[int, list[tuple[int, int]]]] | None:
         """What a counter of the caller's says of messages and of their parts; None for the core's own counts."""
-        if self._measure.is_default:
+        if self._measure.estimator is not None or self._estimated:
             return None
         counts: list[tuple[int, list[tuple[int, int]]]] = []
         for place, message in enumerate(messages):

@@ -11,6 +11,7 @@ from typing import Any
 from secateur import formats
 from secateur.errors import ConversationError, HistoryChanged, OptionError
 from secateur.fit import Fitting, Policy, Setting, Window, as_setting
+from secateur.learning import MOST_REPORTS, learn, prompt_tokens
 from secateur.notices import Notes
 from secateur.tokens import AnyCounter
 from secateur.validity import as_list
@@ -62,6 +63,10 @@ class Session:
         self._format = format
         self._fitting = self._new_fitting(formats.named(format or "simple", []))
         self._contents: list[Any] = []
+        self._sent: int | None = None
+        """The estimate of the last window."""
+        self._reports: list[tuple[int, int]] = []
+        """Estimates of windows, and what the provider counted."""
 
     @property
     def messages(self) -> list[formats.Message]:
@@ -115,7 +120,30 @@ class Session:
             # Under its other names; they are rare, and this runs over the whole window.
             if _content(messages[index]) is not contents[index]:
                 raise HistoryChanged(index)
+        self._sent = window.plan.estimate + self._fitting.fixed.total
         return window
+
+    def observe(self, usage: object) -> Setting:
+        """Learn from what the provider counted for the last window.
+
+        Fits a factor and an offset to the last reports, robustly (see `TokenEstimator.observe`); they hold for the
+        request points after the newest message, so that earlier cuts stay. `settings_history` has them.
+
+        Args:
+            usage: The tokens of the input, or the provider's usage.
+
+        Returns:
+            The setting that holds from now on.
+
+        Raises:
+            OptionError: If there was no window yet, or the usage holds no count of the input.
+        """
+        if self._sent is None:
+            raise OptionError("usage", usage, "given after a window was made")
+        self._reports = [*self._reports, (self._sent, prompt_tokens(usage))][-MOST_REPORTS:]
+        lesson = learn([[float(estimate)] for estimate, _ in self._reports], [tokens for _, tokens in self._reports])
+        self.set_budget(self._budget, factor=lesson.factor, offset=lesson.offset)
+        return self._fitting.settings[-1]
 
     def set_budget(self, budget: int, *, factor: float = 1.0, offset: int = 0) -> None:
         """Let another budget hold from the next request on; earlier cuts stay as they are.
@@ -148,6 +176,8 @@ class Session:
             "format": self._format,
             "policy": described,
             "settings": self._fitting.settings,
+            "reports": self._reports,
+            "counter": self._options["counter"] if isinstance(self._options["counter"], str) else None,
             **{name: self._options[name] for name in ("system", "tools", "reserve", "pending")},
         }
         try:
@@ -165,7 +195,7 @@ class Session:
 
         Args:
             path: The file.
-            counter: The counter of the session, which no file holds.
+            counter: The counter of the session, which no file holds unless it is a name.
 
         Raises:
             ConversationError: If the file is none, or of a newer version.
@@ -181,10 +211,11 @@ class Session:
             session = cls(
                 header["budget"],
                 policy=Policy(**{**policy, "notes": Notes(**policy["notes"])}),
-                counter=counter,
+                counter=header.get("counter") if counter is None else counter,
                 format=header["format"],
                 **{name: header[name] for name in ("system", "tools", "reserve", "pending")},
             )
+            session._reports = [(int(estimate), int(tokens)) for estimate, tokens in header.get("reports", [])]
             for setting in header["settings"]:
                 session._fitting.set(as_setting(setting))
             session.extend(messages)

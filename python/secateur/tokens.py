@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 from secateur import formats
-from secateur._core import script_tokens
-from secateur.errors import OptionError
+from secateur._core import Estimator, media_tokens
+from secateur.errors import CounterUnavailable, OptionError
+from secateur.frames import DEFAULT, FRAMES, Frame, frame_for, profile_for
+from secateur.frames import PROFILES as _FAMILIES
+from secateur.learning import MOST_REPORTS, Lesson, learn, prompt_tokens
 
+PROFILES = ("script", *_FAMILIES)
+"""The estimates that can be named; "script" is the published rule, "any" is for unknown models."""
 MESSAGE_TOKENS = 4
 """What a message costs beside its texts: role and separators."""
 
 _MOST_TOKENS = 2**31
 MEDIA_TOKENS = 1024
-"""What an image, a document or a sound counts as, like in the core (rust/secateur-python/src/formats/mod.rs)."""
+"""What an image, a document or a sound counts as for a counter of texts."""
+_SCRIPT_FRAME = Frame(message=MESSAGE_TOKENS, system=MESSAGE_TOKENS, request=3, call=0, result=0, tools=0)
+_EXAMPLES = {
+    "o200k": "gpt-4o",
+    "cl100k": "gpt-4",
+    "claude": "claude-opus-4-8",
+    "claude-3": "claude-sonnet-4-5",
+    "claude-2": "claude-2.1",
+    "llama3": "llama-3.3",
+    "mistral": "mistral-large",
+    "qwen3": "qwen3",
+    "qwen3.6": "qwen3.6",
+    "deepseek3": "deepseek-chat",
+    "gemma3": "gemini-2.5-pro",
+    "kimi": "kimi-k2",
+    "glm": "glm-4.7",
+}
+"""A model of each family, for what stands around texts where only the family is known."""
 
 
 @runtime_checkable
@@ -38,15 +63,265 @@ class TokenCounter(Protocol):
         ...
 
 
-AnyCounter = TokenCounter | Callable[[str], int] | Callable[[Any], int]
-"""A `TokenCounter`, or a callable that counts the tokens of a text or of a message."""
+class TokenEstimator:
+    """Estimates tokens without a vocabulary, in one pass over the text.
+
+    The profile "script" is the published rule: four ASCII characters a token; Chinese, Japanese and Korean one; all
+    else two; each class rounded up. The profile of a family ("o200k", "cl100k", "claude" for 4.7 and later, "claude-3"
+    up to 4.6, "claude-2", "llama3", "mistral", "qwen3", "qwen3.6", "deepseek3", "gemma3" also for Gemini, "kimi",
+    "glm") counts features of the text and weighs them with a small network that was fitted to the family's tokenizer
+    (errors by family: benches/NOTES.md). "any" is for unknown models: the most that a family gives, until `observe` has
+    seen what the provider counted, then the mix of families that fits it.
+
+    The same text gives the same estimate on every machine. Not to be changed (by `observe`) while other threads count.
+
+    Args:
+        profile: One of `PROFILES`; None for the model's.
+        model: The name of the model, in any of its forms ("gpt-4o", "anthropic/claude-opus-4-8"); also says how images
+            are counted and what stands around messages.
+        weights: A file of weights, or its content, from `secateur fit-tokens`; its families are further profiles.
+        fingerprints: A file of fingerprints of the family's vocabulary, or its content, from
+            `secateur.fingerprints.build`; True for that of the package secateur-fingerprints (o200k and cl100k).
+            Estimates are several times nearer then, and take several times as long (benches/NOTES.md).
+
+    Raises:
+        CounterUnavailable: If that package has none for the profile, or is not installed.
+        OptionError: If there is no such profile.
+        WeightsError: If a file holds no weights, or no fingerprints, for this version.
+
+    >>> estimator = TokenEstimator(model="gpt-4o")
+    >>> estimator.profile, estimator.count("Hello, world!")
+    ('o200k', 3)
+    """
+
+    def __init__(
+        self,
+        profile: str | None = None,
+        *,
+        model: str | None = None,
+        weights: Path | str | bytes | None = None,
+        fingerprints: Path | str | bytes | bool = False,
+    ) -> None:
+        self._weights = weights if weights is None or isinstance(weights, bytes) else Path(weights).read_bytes()
+        if profile is None:
+            profile = "any" if model is None else profile_for(model)
+        self.profile = profile
+        self.model = model
+        self._fingerprints = _fingerprints(fingerprints, profile)
+        self.lesson = Lesson()
+        self._reports: list[tuple[tuple[float, ...], int]] = []
+        self.native = self._new_native()
+
+    def _new_native(self) -> Estimator:
+        try:
+            return _estimator(self.profile, self._weights, self.lesson.mix, self.lesson.factor, self._fingerprints)
+        except KeyError:
+            known = ("script", *Estimator("any", weights=self._weights).families, "any")
+            raise OptionError("profile", self.profile, " or ".join(map(repr, known))) from None
+
+    def __repr__(self) -> str:
+        """The profile and the model."""
+        return f"TokenEstimator({self.profile!r}, model={self.model!r})"
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around the texts of a request to the model, or to one of the family."""
+        return self.frame_in(None)
+
+    def frame_in(self, format: str | None) -> Frame:  # noqa: A002
+        """The frame in a wire format."""
+        if self.profile == "script" and self.model is None:
+            return _SCRIPT_FRAME
+        model = self.model or _EXAMPLES.get(self.profile)
+        return FRAMES[DEFAULT] if model is None else frame_for(model, format)
+
+    def count(self, text: str, /) -> int:
+        """Return the tokens of a text; lone surrogates are allowed."""
+        return self.native.count(text)
+
+    def count_many(self, texts: Sequence[str], /) -> list[int]:
+        """Return the tokens of each text, in one crossing into the core."""
+        return self.native.count_many(list(texts))
+
+    def count_up_to(self, text: str, limit: int, /) -> int | None:
+        """Return the tokens of a text if they are no more than a limit, else None.
+
+        Of a text far beyond the limit only a part is read.
+        """
+        return self.native.count_up_to(text, limit)
+
+    def upper(self, text: str, /) -> int:
+        """Return a bound that the true count exceeds for less than one text in a hundred (benches/NOTES.md)."""
+        return self.native.upper(text)
+
+    def upper_of_total(self, counts: Sequence[int], /) -> int:
+        """Return a bound on the sum of several counts, which errors that average out let be nearer."""
+        return self.native.upper_of_total(list(counts))
+
+    def by_family(self, text: str, /) -> dict[str, int]:
+        """Return the tokens of a text in every family."""
+        return dict(zip(self.native.families, map(round, self.native.by_family(text)), strict=True))
+
+    def count_request(
+        self,
+        messages: Iterable[formats.Message],
+        *,
+        system: Any = None,
+        tools: Any = None,
+        format: str | None = None,  # noqa: A002
+        upper: bool = False,
+    ) -> int:
+        """Estimate what a request costs: messages, calls, results, images, system prompt, tool schemas, and the frame.
+
+        Args:
+            messages: In any of the wire formats.
+            system: The system prompt, where it is no message.
+            tools: The tool schemas, as the provider takes them.
+            format: The wire format; None to detect it.
+            upper: Whether to give the bound.
+
+        Raises:
+            MessageError: If a message cannot be read.
+
+        >>> TokenEstimator(model="gpt-4o").count_request([{"role": "user", "content": "Hello, world!"}])
+        10
+        """
+        listed = list(messages)
+        counts, total = self._request(self.native.count, listed, system, tools, format)
+        bound = self.upper_of_total(counts) - sum(counts) if upper else 0
+        return max(0, total + bound + self.lesson.offset)
+
+    def _request(
+        self,
+        count: Callable[[str], int],
+        messages: list[formats.Message],
+        system: Any,
+        tools: Any,
+        format: str | None,  # noqa: A002
+    ) -> tuple[list[int], int]:
+        from secateur import billing
+
+        counts: list[int] = []
+
+        def counted(text: str) -> int:
+            counts.append(count(text))
+            return counts[-1]
+
+        wire = formats.named(format, messages)
+        total = billing.request_tokens(
+            messages,
+            model=self.model or "",
+            counter=counted,
+            system=system,
+            tools=tools,
+            format=wire.name,
+            media=lambda block: media_tokens(dict(block), self.model or ""),
+            frame=self.frame_in(wire.name),
+        )
+        return counts, total
+
+    def observe(
+        self,
+        messages: str | Iterable[formats.Message],
+        usage_or_tokens: object,
+        *,
+        system: Any = None,
+        tools: Any = None,
+        format: str | None = None,  # noqa: A002
+    ) -> Lesson:
+        """Learn from what the provider counted for a request, or from a true count of a text.
+
+        Fits a factor and an offset to the last reports, robustly, forgetting slowly; corrections downwards are believed
+        only little by little. For "any" a mix of families is found in place of the factor. Counts change from here on.
+
+        Args:
+            messages: What was sent; or a text.
+            usage_or_tokens: The tokens of the input, or the provider's usage.
+            system: The system prompt, where it is no message.
+            tools: The tool schemas.
+            format: The wire format; None to detect it.
+
+        Returns:
+            What has been learned so far.
+
+        Raises:
+            OptionError: If the usage holds no count of the input.
+
+        >>> estimator = TokenEstimator("o200k")
+        >>> for words in (400, 800, 1600):
+        ...     lesson = estimator.observe("word " * words, words + 300)
+        >>> lesson.offset > 150
+        True
+        """
+        tokens = prompt_tokens(usage_or_tokens)
+        listed = messages if isinstance(messages, str) else list(messages)
+        mixed = self.profile == "any"
+        plain = _estimator(self.profile, self._weights, None, 1.0, None)
+        names = plain.families if mixed else [self.profile]
+        estimates = []
+        for name in names:
+            native = _estimator(name, self._weights, None, 1.0, self._fingerprints)
+            if isinstance(listed, str):
+                estimates.append(float(native.count(listed)))
+            else:
+                estimates.append(float(self._request(native.count, listed, system, tools, format)[1]))
+        self._reports.append((tuple(estimates), tokens))
+        del self._reports[:-MOST_REPORTS]
+        rows, counted = zip(*self._reports, strict=True)
+        self.lesson = learn(rows, counted)
+        self.native = self._new_native()
+        return self.lesson
+
+
+@lru_cache(maxsize=64)
+def _estimator(
+    profile: str,
+    weights: bytes | None,
+    mix: tuple[float, ...] | None,
+    factor: float,
+    fingerprints: bytes | None,
+) -> Estimator:
+    """Estimators are kept, since each remembers the texts that it was asked for."""
+    weighed = None if mix is None else list(mix)
+    return Estimator(profile, weights=weights, mix=weighed, factor=factor, fingerprints=fingerprints)
+
+
+def _fingerprints(given: Path | str | bytes | bool, profile: str) -> bytes | None:  # noqa: FBT001
+    """The content of a file of fingerprints."""
+    if given is False or isinstance(given, bytes):
+        return given or None
+    if given is not True:
+        return Path(given).read_bytes()
+    package = "secateur-fingerprints"
+    try:
+        return resources.files("secateur_fingerprints").joinpath(f"{profile}.fingerprints").read_bytes()
+    except ModuleNotFoundError:
+        raise CounterUnavailable(profile, (package,), {}) from None
+    except FileNotFoundError:
+        problem = "has o200k and cl100k; secateur.fingerprints.build makes others from a vocabulary"
+        raise CounterUnavailable(profile, (package,), {package: problem}) from None
+
+
+AnyCounter = TokenCounter | str | Callable[[str], int] | Callable[[Any], int]
+"""A `TokenCounter`, a tokenizer, the name of a profile or of a model, or a callable that counts a text or a message."""
+
+
+def estimator_for(counter: object) -> TokenEstimator | None:
+    """The estimator that a counter is or names; None for a counter of another kind."""
+    if counter is None:
+        return TokenEstimator("any")
+    if isinstance(counter, TokenEstimator):
+        return counter
+    if isinstance(counter, str):
+        return TokenEstimator(counter) if counter in PROFILES else TokenEstimator(model=counter)
+    return None
 
 
 class Measure:
     """A counter as the fitting uses it: for texts, for messages, for anything that is sent as JSON.
 
     Args:
-        counter: What the caller gave; None for the script rule.
+        counter: What the caller gave; None for the estimate of an unknown model.
         wire: The format of the messages.
 
     Raises:
@@ -54,13 +329,21 @@ class Measure:
     """
 
     def __init__(self, counter: AnyCounter | None, wire: formats.WireFormat) -> None:
-        self.is_default = counter is None
         self._wire = wire
         self._of_message: Callable[[Any], int] | None = None
         self._of_text: Callable[[str], int] | None = None
-        if counter is None:
-            self._of_text = script_tokens
+        self.estimator = estimator_for(counter)
+        self.is_tokenizer = False
+        """Whether it is an exact counter, so that an estimate with a bound may stand in for it where that is enough."""
+        if self.estimator is not None:
+            self._of_text = self.estimator.count
             return
+        from secateur.counters import Counter, Remembered, as_counter
+
+        adapted = as_counter(counter)
+        if adapted is not None:
+            self.is_tokenizer = isinstance(adapted, (Counter, Remembered)) and not hasattr(adapted, "count_message")
+            counter = adapted
         if isinstance(counter, TokenCounter):
             self._of_text = getattr(counter, "upper", counter.count)
             self._of_message = getattr(counter, "count_message", None)
@@ -73,6 +356,11 @@ class Measure:
                 self._of_text = counter
         if self._of_text is None and self._of_message is None:
             raise OptionError("counter", counter, "a callable that counts a text or a message, or have count(text)")
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around texts, where an estimator counts."""
+        return _SCRIPT_FRAME if self.estimator is None else self.estimator.frame_in(self._wire.name)
 
     def text(self, text: str) -> int:
         """Tokens of a text."""
@@ -87,7 +375,7 @@ class Measure:
         if self._of_message is not None:
             return _checked(self._of_message(message))
         media = MEDIA_TOKENS * self._wire.media(message)
-        return MESSAGE_TOKENS + media + sum(map(self.text, self._wire.texts(message)))
+        return self.frame.message + media + sum(map(self.text, self._wire.texts(message)))
 
     def value(self, value: Any) -> int:
         """Tokens of a system prompt or of tool schemas: a string as it is, anything else as JSON."""
@@ -95,7 +383,20 @@ class Measure:
             written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         except (TypeError, ValueError, RecursionError) as error:
             raise OptionError("system or tools", type(value).__name__, f"writable as JSON ({error})") from error
+        if self.estimator is not None:
+            return self.estimator.upper(written)
         return self.text(written)
+
+    def tools(self, tools: Any) -> int:
+        """Tokens of tool schemas, as the family writes them."""
+        if self.estimator is None or self.estimator.profile == "script":
+            return self.value(tools)
+        from secateur import billing
+
+        try:
+            return billing.tool_tokens(tools, self.frame, self.estimator.upper)
+        except OptionError:
+            return self.value(tools)
 
 
 def _grows(counter: Callable[[Any], object], make: Callable[[str], Any]) -> bool:
@@ -116,35 +417,39 @@ def _checked(tokens: object) -> int:
     return tokens.__index__()
 
 
-PROFILES = ("script",)
-"""The estimates that can be named; "script" is the published rule."""
-
-
-def estimate_tokens(text_or_messages: str | Iterable[formats.Message], *, profile: str | None = None) -> int:
-    """Estimate how many tokens a text or the texts of messages have.
-
-    The profile "script" counts by script, as published: four ASCII characters a token; Chinese, Japanese and
-    Korean one; all else (Cyrillic, Greek, Arabic, accented letters, emoji) two; each class rounded up. Chinese,
-    Japanese and Korean are U+1100-11FF, U+2E80-D7FF, U+F900-FAFF and U+20000 up. A message counts as its text,
-    tool calls and results included; what a provider adds per message is not counted.
+def estimate_tokens(
+    text_or_messages: str | Iterable[formats.Message],
+    model: str | None = None,
+    *,
+    profile: str | None = None,
+    upper: bool = False,
+) -> int:
+    """Estimate how many tokens a text has, or a request of messages costs.
 
     Args:
-        text_or_messages: A string (lone surrogates allowed), or messages.
-        profile: "script", which is also the default.
+        text_or_messages: A string (lone surrogates allowed), or messages. Messages cost their texts, calls, results and
+            images and what the model's provider puts around them; with the profile "script", as it was published, their
+            texts alone.
+        model: The name of the model.
+        profile: The profile, see `TokenEstimator`; None for the model's, or "any" without one.
+        upper: Whether to give a bound in place of the estimate.
 
     Raises:
         OptionError: If there is no such profile, or it is neither a string nor a list of messages.
         MessageError: If a message cannot be read.
 
-    >>> estimate_tokens("Hello, world!")
-    4
-    >>> estimate_tokens("Привет, мир!")
+    >>> estimate_tokens("Hello, world!", "gpt-4o")
+    3
+    >>> estimate_tokens("Привет, мир!", profile="script")
     6
-    >>> estimate_tokens([{"role": "user", "content": "你好"}])
+    >>> estimate_tokens([{"role": "user", "content": "你好"}], profile="script")
     2
     """
-    if profile not in (None, *PROFILES):
-        raise OptionError("profile", profile, " or ".join(map(repr, PROFILES)))
+    estimator = TokenEstimator(profile, model=model)
     if isinstance(text_or_messages, str):
-        return script_tokens(text_or_messages)
-    return sum(map(script_tokens, formats.read(text_or_messages, "text_or_messages").texts))
+        return estimator.upper(text_or_messages) if upper else estimator.count(text_or_messages)
+    if estimator.profile == "script":
+        return sum(estimator.count_many(formats.read(text_or_messages, "text_or_messages").texts))
+    if isinstance(text_or_messages, (bytes, Mapping)) or not isinstance(text_or_messages, Iterable):
+        raise OptionError("text_or_messages", text_or_messages, "a list of messages")
+    return estimator.count_request(text_or_messages, upper=upper)

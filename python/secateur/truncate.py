@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from secateur._core import grapheme_boundaries, script_tokens
+from secateur._core import grapheme_boundaries
 from secateur.errors import OptionError, whole_number
+from secateur.tokens import TokenEstimator, estimator_for
 
 Keep = Literal["head", "tail", "both"]
 _NEAR = 64
@@ -19,7 +20,7 @@ def truncate(
     *,
     keep: Keep = "both",
     marker: str = "…",
-    count: Callable[[str], int] | None = None,
+    count: Callable[[str], int] | TokenEstimator | str | None = None,
 ) -> str:
     """Cut a text so that it holds no more than a number of tokens, its marker included.
 
@@ -32,20 +33,24 @@ def truncate(
         keep: What is kept: "head", "tail", or "both" with the middle left out.
         marker: Stands where text was left out; "{characters}" in it becomes how many characters that were. Left out
             itself where it alone exceeds the limit, for "…" where that fits.
-        count: Counts the tokens of a text; the script rule by default.
+        count: Counts the tokens of a text: a callable, an estimator, or the name of a profile or a model; by default
+            the estimate for an unknown model, which errs high.
 
     Raises:
         OptionError: If `limit` is negative or no whole number, or `keep` is none of the three.
 
-    >>> truncate("one two three four five six", 4, marker="[…]")
+    >>> truncate("one two three four five six", 4, marker="[…]", count="script")
     'one t[…]e six'
-    >>> truncate("Привет, мир", 3, keep="head")
+    >>> truncate("Привет, мир", 3, keep="head", count="script")
     'Приве…'
     """
     limit = whole_number("limit", limit, 0)
     if keep not in get_args(Keep):
         raise OptionError("keep", keep, " or ".join(map(repr, get_args(Keep))))
-    measure = script_tokens if count is None else count
+    estimator = estimator_for(count)
+    measure = estimator.count if estimator is not None else count
+    if not callable(measure):
+        raise OptionError("count", count, "a callable, an estimator, or a name")
     if measure(text) <= limit:
         return text
 
@@ -55,8 +60,9 @@ def truncate(
         return text[:start] + mark.replace("{characters}", str(end - start)) + text[end:]
 
     for mark in (marker, "…", ""):
-        # Bisection: the longest cut that fits, as far as counts grow with the text.
-        low, high = 0, len(text)
+        # Bisection: the longest cut that fits, as far as counts grow with the text. Something is left out: with the
+        # marker the whole text may count as less than without.
+        low, high = 0, max(0, len(text) - 1)
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if measure(cut(middle, mark)) <= limit else (low, middle - 1)

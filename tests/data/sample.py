@@ -3,8 +3,8 @@
     python tests/data/sample.py FOLDER
 
 FOLDER holds `agents_*.jsonl.gz` and `dialogues_*.jsonl.gz`: a record a line with `id`, `source_repo`, `licence`,
-`commit`, `path`, `format` and `messages`. Only records under MIT, Apache-2.0 or BSD are taken; the licence texts are
-in `licences/`.
+`commit`, `path`, `format` and `messages`; and `tokens_calib.jsonl.gz`: texts with their true `counts`. Only records
+under MIT, Apache-2.0 or BSD are taken; the licence texts are in `licences/`.
 """
 
 import gzip
@@ -29,6 +29,33 @@ CONVERSATIONS = {
     "memories.jsonl": ("dialogues_madial", "simple", 2, 40, 90),
     "multilingual.jsonl": ("multilingual", "simple", 40, 4, 60),
 }
+
+REPOSITORIES = {
+    "microsoft/IoT-For-Beginners": "microsoft/IoT-For-Beginners",
+    "tesseract-ocr/langdata": "tesseract-ocr/langdata",
+    "SchemaStore": "SchemaStore/schemastore",
+    "SWE-agent": "SWE-agent/SWE-agent",
+    "gin": "gin-gonic/gin",
+    "libuv": "libuv/libuv",
+    "okio": "square/okio",
+    "aider": "Aider-AI/aider",
+    "ohmyzsh": "ohmyzsh/ohmyzsh",
+    "emojilib": "muan/emojilib",
+}
+"""Sources of counted texts whose licence texts are here."""
+MORE_LANGUAGES = {"Latin": 6, "LatinExt": 8, "Cyrillic": 3, "Arabic": 3, "Devanagari": 2, "Han": 2, "Hebrew": 2}
+"""Of how many languages there is a text, where it is not one for a script."""
+MORE_OF_KIND = {"json": 3, "json_min": 2, "agent_obs": 3}
+FAMILIES = {
+    "claude2": "claude-2",
+    "claude3": "claude-3",
+    "claude47": "claude",
+    "tekken": "mistral",
+    "qwen36": "qwen3.6",
+    "kimi_k2": "kimi",
+    "glm4": "glm",
+}
+"""Names of families in the collection, where they are others than ours."""
 
 
 def records(folder: Path, source: str) -> Iterator[dict[str, Any]]:
@@ -68,8 +95,33 @@ def sentences(folder: Path) -> list[str]:
     return chosen
 
 
+def counted(folder: Path) -> Iterator[dict[str, Any]]:
+    """Texts of 100 to 800 characters with their true counts: of each script a few languages, of each kind a few."""
+    languages: dict[str, set[str]] = {}
+    taken: dict[str, int] = {}
+    for record in sorted(records(folder, "tokens_calib"), key=lambda record: record["id"]):
+        if record["source"] not in REPOSITORIES or not 100 <= len(record["text"]) <= 800:
+            continue
+        kind, lang = record["kind"], record["lang"]
+        if kind in ("prose", "markdown"):
+            seen = languages.setdefault(record["script"], set())
+            if lang in seen or len(seen) >= MORE_LANGUAGES.get(record["script"], 1):
+                continue
+            seen.add(lang)
+        else:
+            group = lang if kind == "code" else kind
+            taken[group] = taken.get(group, 0) + 1
+            if taken[group] > MORE_OF_KIND.get(group, 1):
+                continue
+        kept = {"id": record["id"], "source_repo": REPOSITORIES[record["source"]]}
+        kept |= {name: record[name] for name in ("licence", "lang", "script", "kind", "text")}
+        yield kept | {"counts": {FAMILIES.get(name, name): count for name, count in record["counts"].items()}}
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
+    texts_with_counts = [json.dumps(record, ensure_ascii=False) + "\n" for record in counted(folder)]
+    (HERE / "tokens.jsonl").write_text("".join(texts_with_counts), encoding="utf-8")
     for name, (source, form, count, least, most) in CONVERSATIONS.items():
         chosen = pick(folder, source, form, count, least, most)
         lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in chosen]

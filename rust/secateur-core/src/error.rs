@@ -32,6 +32,9 @@ pub enum Error {
         /// The value.
         value: f32,
     },
+    /// Bytes that are no weights for estimating tokens.
+    #[error("the file {0}")]
+    Weights(&'static str),
     /// A row number that the index does not have.
     #[error("row {row} is out of range, the index has {len} rows")]
     RowOutOfRange {

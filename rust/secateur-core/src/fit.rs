@@ -9,12 +9,16 @@
 
 use std::ops::Range;
 
+use crate::estimate::Margin;
+use crate::estimator::square;
 use crate::history::{Clearing, History};
 use crate::plan::{Element, Plan, Shape, elements, leads, note_place};
 
 /// A turn is removed at once only if at least this share of the low-water mark is left; a larger one is shortened
 /// round by round, so that a new prompt after a long turn does not wipe out all the work of that turn.
 const TURN_LEAVES: f64 = 0.5;
+/// How often a cut goes on until the bound is met: each time by less, so that few are needed.
+const MOST_CUTS: usize = 8;
 
 /// How to cut.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +49,8 @@ pub struct Settings {
     pub lead: bool,
     /// Whether the note is never given up, because it keeps two messages of one role apart.
     pub divide: bool,
+    /// By how much the counts may be too low; budgets hold for the bound.
+    pub margin: Margin,
 }
 
 /// The walk over a growing history.
@@ -54,6 +60,8 @@ pub struct Automaton {
     /// Budgets in tokens, each from a message on, rising; the first from message 0.
     budgets: Vec<(usize, u64)>,
     total: u64,
+    /// The sum of the squares of [`Margin::bound`] over the messages of the window.
+    squares: f64,
     /// What each message costs as it is sent now.
     costs: Vec<u32>,
     shapes: Vec<Shape>,
@@ -89,6 +97,7 @@ impl Automaton {
             settings,
             budgets: vec![(0, budget)],
             total: 0,
+            squares: 0.0,
             costs: Vec::new(),
             shapes: Vec::new(),
             next: [0; 2],
@@ -133,6 +142,7 @@ impl Automaton {
                 self.settle(history);
             }
             self.total += u64::from(row.tokens);
+            self.squares += square(row.tokens.into());
             self.costs.push(row.tokens);
             self.shapes.resize(history.parts_of(message).end, Shape::Whole);
         }
@@ -144,12 +154,12 @@ impl Automaton {
         let before = std::mem::replace(&mut self.point, here);
         self.changed = None;
         let budget = self.budget_at(here);
-        if self.total > budget && here > 0 {
+        if self.bound() > budget && here > 0 {
             let mut sent = self.elements(history);
             sent.retain(|element| !matches!(element, Element::Message(message) if *message >= before));
             self.reshaped = None;
             let noted = self.note > 0;
-            self.cut(history, budget);
+            self.cut_to_bound(history, budget);
             self.note_place = note_place(history, &self.messages(history), self.settings.lead);
             self.note_point = here;
             self.changed = self.difference(history, if before == 0 { &[] } else { &sent });
@@ -172,6 +182,25 @@ impl Automaton {
         let reshaped =
             |element: &Element| matches!(element, Element::Message(message) if Some(*message) == self.reshaped);
         moved.into_iter().chain(sent.iter().position(reshaped)).min()
+    }
+
+    /// A bound on what the window costs.
+    fn bound(&self) -> u64 {
+        self.settings.margin.bound(self.total, self.squares)
+    }
+
+    /// Cuts until the bound is within the budget, or nothing more can be cut.
+    fn cut_to_bound(&mut self, history: &History, budget: u64) {
+        // What is left has fewer messages, whose errors average out less: the first cut may not be enough.
+        for _ in 0..MOST_CUTS {
+            let bound = self.bound();
+            if bound <= budget {
+                break;
+            }
+            let room = u128::from(self.total) * u128::from(budget) / u128::from(bound);
+            self.cut(history, room as u64);
+            self.squares = self.messages(history).iter().map(|&message| square(self.costs[message].into())).sum();
+        }
     }
 
     fn cut(&mut self, history: &History, budget: u64) {
@@ -409,7 +438,7 @@ impl Automaton {
     /// the walk itself does not cut yet.
     #[must_use]
     pub fn window(&self, history: &History) -> Plan {
-        if self.total <= self.budget_at(self.costs.len()) {
+        if self.bound() <= self.budget_at(self.costs.len()) {
             return Plan { changed: None, ..self.plan(history) };
         }
         let mut here = self.clone();
@@ -431,7 +460,8 @@ impl Automaton {
         Plan {
             elements: self.elements(history),
             shapes,
-            tokens: self.total,
+            tokens: self.bound(),
+            estimate: self.total,
             note_point: self.note_point,
             changed: self.changed,
             cuts: self.cuts.len(),

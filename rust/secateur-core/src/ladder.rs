@@ -7,6 +7,7 @@
 // Every index comes from the columns of the history.
 #![allow(clippy::indexing_slicing)]
 
+use crate::estimator::square;
 use crate::fit::{Settings, share};
 use crate::history::{Clearing, History, Kind};
 use crate::plan::{Plan, Shape, elements, note_place};
@@ -14,6 +15,7 @@ use crate::plan::{Plan, Shape, elements, note_place};
 /// The window that the ladder gives for the whole history.
 #[must_use]
 pub fn ladder(history: &History, settings: &Settings, budget: u64) -> Plan {
+    let budget = settings.margin.within(budget);
     let mut shapes = vec![Shape::Whole; history.parts.len()];
     let mut costs: Vec<u32> = history.rows.iter().map(|row| row.tokens).collect();
     let mut total = history.tokens();
@@ -31,8 +33,9 @@ pub fn ladder(history: &History, settings: &Settings, budget: u64) -> Plan {
             }
         }
     }
+    let bound = |tokens: u64| (settings.margin.bound(tokens, square(tokens)), tokens);
     if total <= budget {
-        return plan(history, 0, false, &shapes, total);
+        return plan(history, 0, false, &shapes, bound(total));
     }
     let pinned = |message: &usize| history.rows[*message].pinned;
     let head: u64 = (0..costs.len()).filter(pinned).map(|message| u64::from(costs[message])).sum();
@@ -52,7 +55,7 @@ pub fn ladder(history: &History, settings: &Settings, budget: u64) -> Plan {
     let noted = settings.note > 0 && goal.is_some();
     let start = start.unwrap_or(costs.len());
     let note = if noted { u64::from(settings.note) } else { 0 };
-    plan(history, start, noted, &shapes, head + note + cost_from(start))
+    plan(history, start, noted, &shapes, bound(head + note + cost_from(start)))
 }
 
 /// The parts to clear, oldest first: results clearly larger than their note, but for the newest that stay.
@@ -91,7 +94,7 @@ fn weight(history: &History, index: usize) -> (u32, u32) {
     (part.tokens, part.note)
 }
 
-fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], tokens: u64) -> Plan {
+fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], (tokens, estimate): (u64, u64)) -> Plan {
     let kept = |message: &usize| *message >= start || history.rows[*message].pinned;
     let changed = shapes
         .iter()
@@ -104,6 +107,7 @@ fn plan(history: &History, start: usize, noted: bool, shapes: &[Shape], tokens: 
         elements: elements(messages.into_iter(), note),
         shapes: changed.collect(),
         tokens,
+        estimate,
         note_point: history.len(),
         changed: None,
         cuts: 0,

@@ -5,7 +5,12 @@
 
 #![deny(unsafe_code)] // Allowed in simd.rs alone.
 
+mod class_table;
 mod error;
+mod estimate;
+mod estimator;
+mod features;
+mod fingerprint;
 mod fit;
 mod graphemes;
 mod history;
@@ -13,6 +18,7 @@ mod ladder;
 pub mod media;
 pub mod payload;
 mod plan;
+mod pretoken;
 mod script;
 #[allow(unsafe_code)]
 pub mod simd;
@@ -22,11 +28,16 @@ mod topk;
 mod vectors;
 
 pub use error::Error;
+pub use estimate::{Margin, Model, Read};
+pub use estimator::{Estimator, Profile, square};
+pub use features::{FEATURES, Features, SAMPLED_FROM, class_of, feature_names};
+pub use fingerprint::{COUNTERS, Counters, Fingerprints};
 pub use fit::{Automaton, Settings};
 pub use graphemes::boundaries;
 pub use history::{Clearing, Entry, Fault, History, Kind, NewPart, Part};
 pub use ladder::ladder;
 pub use plan::{Element, Plan, Shape};
+pub use pretoken::Rules;
 pub use script::Script;
 pub use text::Text;
 pub use tokens::ScriptCounts;

@@ -29,8 +29,10 @@ pub struct Plan {
     pub elements: Vec<Element>,
     /// The parts of the messages kept that are not whole, by their position among the history's parts.
     pub shapes: Vec<(usize, Shape)>,
-    /// What the window costs, in tokens.
+    /// A bound on what the window costs, in tokens.
     pub tokens: u64,
+    /// What it is estimated to cost, in tokens.
+    pub estimate: u64,
     /// The request point at which the note was put into its place: it knows the history up to there.
     pub note_point: usize,
     /// Where in `elements` it first differs from the window at the request point before; `None` if it extends it.

@@ -4,7 +4,7 @@
 
 use crate::script::Script;
 use crate::simd::ascii_and_cjk;
-use crate::text::Text;
+use crate::text::{BLOCK, Text, count, next_code_point};
 
 /// How many characters (code points) of each script class a text has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,31 +68,4 @@ impl ScriptCounts {
         }
         counts
     }
-}
-
-/// Units whose matches an 8-bit sum can hold.
-const BLOCK: usize = u8::MAX as usize;
-
-/// Counts in blocks of 8-bit sums, which the compiler turns into vector code for every instruction set.
-fn count<U: Copy>(units: &[U], is: impl Fn(U) -> bool) -> usize {
-    units.chunks(BLOCK).map(|block| usize::from(block.iter().map(|&unit| u8::from(is(unit))).sum::<u8>())).sum()
-}
-
-/// Splits the first code point off; a byte that starts no complete sequence stands for itself.
-fn next_code_point(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let continuation = |byte: u8| (byte & 0xC0 == 0x80).then_some(u32::from(byte & 0x3F));
-    let (&first, rest) = bytes.split_first()?;
-    let lead = u32::from(first);
-    let decoded = match (first, rest) {
-        (0xC2..=0xDF, &[a, ref tail @ ..]) => continuation(a).map(|a| ((lead & 0x1F) << 6 | a, tail)),
-        (0xE0..=0xEF, &[a, b, ref tail @ ..]) => {
-            continuation(a).zip(continuation(b)).map(|(a, b)| ((lead & 0x0F) << 12 | a << 6 | b, tail))
-        }
-        (0xF0..=0xF4, &[a, b, c, ref tail @ ..]) => continuation(a)
-            .zip(continuation(b))
-            .zip(continuation(c))
-            .map(|((a, b), c)| ((lead & 0x07) << 18 | a << 12 | b << 6 | c, tail)),
-        _ => None,
-    };
-    Some(decoded.unwrap_or((lead, rest)))
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // A panic is how a test fails.
 
 use proptest::prelude::*;
-use secateur_core::{Automaton, Clearing, Element, Entry, History, Kind, NewPart, Plan, Settings, Shape, ladder};
+use secateur_core::{
+    Automaton, Clearing, Element, Entry, History, Kind, Margin, NewPart, Plan, Settings, Shape, ladder,
+};
 
 /// A message before it gets its ids.
 #[derive(Debug, Clone)]
@@ -148,6 +150,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 pending,
                 lead: false,
                 divide: false,
+                margin: Margin::default(),
             }
         })
 }
@@ -345,6 +348,7 @@ fn small_budgets_cut_the_newest_result_and_give_up_the_note() {
         pending: false,
         lead: false,
         divide: false,
+        margin: Margin::default(),
     };
     // Human 24, call 9, result 4 + 900.
     let one = build(&[Step::Human(20), Step::Round(vec![900], false)], &[]);
@@ -380,6 +384,7 @@ fn a_round_is_pinned_whole() {
             pending: false,
             lead: false,
             divide: false,
+            margin: Margin::default(),
         };
         let messages = kept(&at_end(&case, &settings, 300).0);
         assert!(messages.contains(&3) && messages.contains(&4), "{messages:?}");

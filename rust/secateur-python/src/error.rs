@@ -6,6 +6,7 @@ use secateur_core::Error;
 
 import_exception!(secateur.errors, MessageError);
 import_exception!(secateur.errors, VectorError);
+import_exception!(secateur.errors, WeightsError);
 
 /// The one place where an error crosses over; a new variant must be given its class here.
 #[allow(clippy::needless_pass_by_value)] // Taken by value so that it fits `map_err`.
@@ -16,5 +17,6 @@ pub(crate) fn to_python(error: Error) -> PyErr {
         | Error::NonFiniteRow { .. }
         | Error::NonFiniteQuery { .. }
         | Error::RowOutOfRange { .. } => VectorError::new_err(error.to_string()),
+        Error::Weights(_) => WeightsError::new_err(error.to_string()),
     }
 }

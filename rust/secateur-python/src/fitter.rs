@@ -1,20 +1,24 @@
 //! Binding of `secateur_core::{History, Automaton, ladder}`.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
-use secateur_core::{Automaton, Clearing, Element, Entry, History, Kind, NewPart, Plan, Settings, Shape, ladder};
+use secateur_core::{
+    Automaton, Clearing, Element, Entry, History, Kind, Margin, NewPart, Plan, Settings, Shape, ladder,
+    media::MediaRule,
+};
 
-use crate::formats::{Format, Reader, Rules};
+use crate::formats::{Format, Meter, Reader, Rules};
+use crate::tokens::Estimator;
 
 /// Elements (index of a message, -1 for the note), shapes (message, place of the part in it, tokens to which it is
 /// cut or -1 if it is cleared), tokens, the request point at which the note was put in its place, first element that
-/// differs from the last request point, how many cuts there were.
-type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, usize, Option<usize>, usize);
+/// differs from the last request point, how many cuts there were, tokens without the bound.
+type PlainPlan = (Vec<i64>, Vec<(usize, usize, i64)>, u64, usize, Option<usize>, usize, u64);
 
 /// Tokens of a message, and of each of its parts and the note for it.
 type Counted = (u32, Vec<(u32, u32)>);
@@ -42,7 +46,8 @@ impl Fitter {
     #[new]
     #[pyo3(signature = (
         format, budget, *, low_water, batch, keep_share, min_saving, min_cleared, keep_results, keep_last, note, note_without_goal,
-        result_note, input_note, smallest_cut, pending, lead, divide, clear_inputs, tools, published
+        result_note, input_note, smallest_cut, pending, lead, divide, clear_inputs, tools, published, estimator=None, model="",
+        frame=(4, 0, 0, 0)
     ))]
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // Keywords, named by the Python layer.
     fn new(
@@ -66,6 +71,9 @@ impl Fitter {
         clear_inputs: bool,
         tools: HashMap<String, String>,
         published: bool,
+        estimator: Option<&Estimator>,
+        model: &str,
+        frame: (u32, u32, u32, u32),
     ) -> PyResult<Self> {
         let settings = Settings {
             low_water,
@@ -81,6 +89,16 @@ impl Fitter {
             pending,
             lead,
             divide,
+            margin: estimator.map_or_else(Margin::default, |estimator| estimator.core.margin()),
+        };
+        let (message, call, argument, result) = frame;
+        let meter = Meter {
+            estimator: estimator.map(|estimator| (estimator.core.clone(), Arc::clone(&estimator.memory))),
+            media: MediaRule::of_model(model),
+            message,
+            call,
+            argument,
+            result,
         };
         let clearing = |rule: &str| match rule {
             "never" => Ok(Clearing::Never),
@@ -88,7 +106,7 @@ impl Fitter {
             _ => Err(PyValueError::new_err(format!("no rule {rule:?}"))),
         };
         let tools = tools.into_iter().map(|(tool, rule)| Ok((tool, clearing(&rule)?))).collect::<PyResult<_>>()?;
-        let rules = Rules { tools, inputs: clear_inputs, result_note, input_note };
+        let rules = Rules { meter, tools, inputs: clear_inputs, result_note, input_note };
         let state = State {
             tool_of_call: HashMap::new(),
             history: History::new(),
@@ -248,5 +266,5 @@ fn plain(history: &History, plan: &Plan) -> PlainPlan {
         };
         Some((part.message, part.place, tokens))
     });
-    (elements.collect(), shapes.collect(), plan.tokens, plan.note_point, plan.changed, plan.cuts)
+    (elements.collect(), shapes.collect(), plan.tokens, plan.note_point, plan.changed, plan.cuts, plan.estimate)
 }

@@ -4,8 +4,10 @@
 
 mod arrays;
 mod error;
+mod fingerprints;
 mod fitter;
 mod formats;
+mod memory;
 mod text;
 mod tokens;
 mod vectors;
@@ -14,11 +16,13 @@ mod vectors;
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
+    use crate::fingerprints::Fingerprints;
+    #[pymodule_export]
     use crate::fitter::{Fitter, read_structure};
     #[pymodule_export]
     use crate::formats::detect_format;
     #[pymodule_export]
-    use crate::tokens::{grapheme_boundaries, script_tokens};
+    use crate::tokens::{Estimator, feature_names, grapheme_boundaries, media_tokens, script_tokens, text_features};
     #[pymodule_export]
     use crate::vectors::{VectorIndex, top_k};
 

@@ -7,6 +7,7 @@
 mod bytes;
 pub(crate) mod kernel;
 pub(crate) mod network;
+pub(crate) mod transpose;
 
 pub use kernel::InstructionSet;
 

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use secateur_core::Kind;
 
-use super::{Problem, Reader, Reading, content_cost, cost, dict, get, list, string, typed_block_cost, with_role};
+use super::{Problem, Reader, Reading, dict, get, list, string, with_role};
 
 impl Reader<'_> {
     pub(super) fn anthropic(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let rules = self.rules;
+        let meter = &rules.meter;
         let py = message.py();
         reading.kind = with_role(message, |role| match role {
             "system" | "developer" => Kind::System,
@@ -18,12 +20,12 @@ impl Reader<'_> {
         })?;
         let Some(content) = get(message, intern!(py, "content"))? else { return Ok(()) };
         if content.is_instance_of::<PyString>() {
-            reading.tokens += cost(&content)?.tokens;
+            reading.tokens += meter.cost(&content)?.tokens;
             return Ok(());
         }
         for element in list(Some(&content), "content")? {
             if element.is_instance_of::<PyString>() {
-                reading.tokens += cost(&element)?.tokens;
+                reading.tokens += meter.cost(&element)?.tokens;
                 continue;
             }
             let block = dict(&element, "a block")?;
@@ -38,10 +40,10 @@ impl Reader<'_> {
                 "tool_result" => {
                     let id = get(block, intern!(py, "tool_use_id"))?.map(|id| string(&id)).transpose()?;
                     let result = get(block, intern!(py, "content"))?;
-                    let content = content_cost(result.as_ref(), typed_block_cost)?;
+                    let content = meter.content(result.as_ref(), |block| meter.typed_block(block))?;
                     self.add_result(reading, id, None, content);
                 }
-                _ => reading.tokens += typed_block_cost(block)?.tokens,
+                _ => reading.tokens += meter.typed_block(block)?.tokens,
             }
         }
         if reading.parts.iter().any(|part| part.result) {

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use secateur_core::Kind;
 
-use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, content_cost, cost, dict, get, list, string, with_role};
+use super::{Cost, Meter, Problem, Reader, Reading, dict, get, list, string, with_role};
 
 impl Reader<'_> {
     pub(super) fn bedrock(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let rules = self.rules;
+        let meter = &rules.meter;
         let py = message.py();
         reading.kind = with_role(message, |role| match role {
             "system" => Kind::System,
@@ -27,10 +29,11 @@ impl Reader<'_> {
             } else if let Some(result) = get(block, intern!(py, "toolResult"))? {
                 let result = dict(&result, "toolResult")?;
                 let id = get(result, intern!(py, "toolUseId"))?.map(|id| string(&id)).transpose()?;
-                let content = content_cost(get(result, intern!(py, "content"))?.as_ref(), block_cost)?;
+                let content =
+                    meter.content(get(result, intern!(py, "content"))?.as_ref(), |block| block_cost(meter, block))?;
                 self.add_result(reading, id, None, content);
             } else {
-                reading.tokens += block_cost(block)?.tokens;
+                reading.tokens += block_cost(meter, block)?.tokens;
             }
         }
         if reading.parts.iter().any(|part| part.result) {
@@ -40,18 +43,18 @@ impl Reader<'_> {
     }
 }
 
-fn block_cost(block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
+fn block_cost(meter: &Meter, block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
     let py = block.py();
     if let Some(text) = get(block, intern!(py, "text"))? {
-        return cost(&text);
+        return meter.cost(&text);
     }
     for key in [intern!(py, "image"), intern!(py, "document"), intern!(py, "video")] {
         if get(block, key)?.is_some() {
-            return Ok(Cost::of(MEDIA_TOKENS, false));
+            return Ok(Cost::of(meter.media(block)?, false));
         }
     }
     if get(block, intern!(py, "cachePoint"))?.is_some() {
         return Ok(Cost::of(0, false));
     }
-    cost(block.as_any())
+    meter.cost(block.as_any())
 }

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use secateur_core::Kind;
 
-use super::{Cost, MEDIA_TOKENS, Problem, Reader, Reading, cost, dict, either, get, list, string};
+use super::{Cost, Meter, Problem, Reader, Reading, dict, either, get, list, string};
 
 impl Reader<'_> {
     pub(super) fn gemini(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let rules = self.rules;
+        let meter = &rules.meter;
         let py = message.py();
         let role = get(message, intern!(py, "role"))?.map(|role| string(&role)).transpose()?;
         reading.kind = match role.as_deref() {
@@ -19,7 +21,7 @@ impl Reader<'_> {
         };
         for element in list(get(message, intern!(py, "parts"))?.as_ref(), "parts")? {
             if element.is_instance_of::<PyString>() {
-                reading.tokens += cost(&element)?.tokens;
+                reading.tokens += meter.cost(&element)?.tokens;
                 continue;
             }
             let part = dict(&element, "a part")?;
@@ -35,11 +37,12 @@ impl Reader<'_> {
                 let result = dict(&result, "functionResponse")?;
                 let name = get(result, intern!(py, "name"))?.map(|name| string(&name)).transpose()?;
                 let response = get(result, intern!(py, "response"))?;
-                let (key, content) = response.as_ref().map_or(Ok((0, Cost::of(0, false))), response_cost)?;
+                let (key, content) =
+                    response.as_ref().map_or(Ok((0, Cost::of(0, false))), |response| response_cost(meter, response))?;
                 reading.tokens += key;
                 self.add_result(reading, id_of(result)?, name, content);
             } else {
-                reading.tokens += part_cost(part)?.tokens;
+                reading.tokens += part_cost(meter, part)?.tokens;
             }
         }
         if reading.parts.iter().any(|part| part.result) {
@@ -58,31 +61,31 @@ fn id_of(call: &Bound<'_, PyDict>) -> Result<Option<String>, Problem> {
 
 /// What a response costs: of one string the key, which stays, and the string, which can be cut like any text; of
 /// anything else all of it, in whose place a note stands under a key of its own.
-fn response_cost(response: &Bound<'_, PyAny>) -> Result<(u32, Cost), Problem> {
+fn response_cost(meter: &Meter, response: &Bound<'_, PyAny>) -> Result<(u32, Cost), Problem> {
     const KEY_AROUND: u32 = 2;
     if let Ok(response) = response.cast::<PyDict>() {
         let mut values = response.iter();
         if let (Some((key, text)), None) = (values.next(), values.next())
             && text.is_instance_of::<PyString>()
         {
-            return Ok((cost(&key)?.tokens + KEY_AROUND, cost(&text)?));
+            return Ok((meter.cost(&key)?.tokens + KEY_AROUND, meter.cost(&text)?));
         }
     }
-    let key = cost(PyString::new(response.py(), "result").as_any())?.tokens;
-    Ok((0, Cost { around_note: key + KEY_AROUND, ..cost(response)? }))
+    let key = meter.cost(PyString::new(response.py(), "result").as_any())?.tokens;
+    Ok((0, Cost { around_note: key + KEY_AROUND, ..meter.cost(response)? }))
 }
 
-fn part_cost(part: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
+fn part_cost(meter: &Meter, part: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
     let py = part.py();
     if let Some(text) = get(part, intern!(py, "text"))? {
-        return cost(&text);
+        return meter.cost(&text);
     }
     for (key, other) in
         [(intern!(py, "inlineData"), intern!(py, "inline_data")), (intern!(py, "fileData"), intern!(py, "file_data"))]
     {
         if either(part, key, other)?.is_some() {
-            return Ok(Cost::of(MEDIA_TOKENS, false));
+            return Ok(Cost::of(meter.media(part)?, false));
         }
     }
-    cost(part.as_any())
+    meter.cost(part.as_any())
 }

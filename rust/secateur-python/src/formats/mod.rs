@@ -7,32 +7,20 @@ mod anthropic;
 mod bedrock;
 mod detect;
 mod gemini;
+mod meter;
 mod openai_chat;
 mod responses;
 
 pub(crate) use detect::detect_format;
+pub(crate) use meter::Meter;
 
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use secateur_core::{Clearing, Kind, NewPart, ScriptCounts};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use secateur_core::{Clearing, Kind, NewPart};
 
 use crate::error::MessageError;
-use crate::text::with_text;
-
-/// What a provider adds to each message, in tokens: role, separators.
-const MESSAGE_OVERHEAD: u32 = 4;
-/// What an image, a document or a sound counts as where only its payload is there: between what OpenAI (765) and
-/// Anthropic (about 1,600) charge for an image of a megapixel.
-const MEDIA_TOKENS: u32 = 1024;
-/// Kinds of blocks that hold media, where the kind stands under "type".
-const MEDIA_KINDS: [&str; 9] =
-    ["image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url", "document"];
-/// Keys of blocks and parts that hold media, where the kind is a key.
-const MEDIA_KEYS: [&str; 7] = ["inlineData", "inline_data", "fileData", "file_data", "image", "document", "video"];
-/// Deeper values are refused, before the stack runs out.
-const DEEPEST: usize = 200;
 
 /// The wire formats that are told apart; the simple one is read like OpenAI's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +46,10 @@ impl Format {
     }
 }
 
-/// How results and arguments may be cleared.
+/// How messages are counted, and how results and arguments may be cleared.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
+    pub(crate) meter: Meter,
     /// By name of the tool.
     pub(crate) tools: HashMap<String, Clearing>,
     /// Whether the arguments of calls are cleared too.
@@ -125,7 +114,7 @@ impl<'a> Reader<'a> {
             kind: Kind::Other,
             continues: false,
             pinned: false,
-            tokens: MESSAGE_OVERHEAD,
+            tokens: self.rules.meter.message,
             calls: Vec::new(),
             results: Vec::new(),
             parts: Vec::new(),
@@ -150,10 +139,11 @@ impl<'a> Reader<'a> {
         arguments: Option<&Bound<'_, PyAny>>,
     ) -> Result<(), Problem> {
         let tool = if self.rules.tools.is_empty() { None } else { name.map(string).transpose()? };
-        reading.tokens += name.map(|name| text_tokens(name)).transpose()?.unwrap_or_default();
+        let meter = &self.rules.meter;
+        reading.tokens += meter.call + name.map(|name| meter.text(name)).transpose()?.unwrap_or_default();
         if let Some(arguments) = arguments {
-            let tokens = cost(arguments)?.tokens;
-            reading.tokens += tokens;
+            let tokens = meter.cost(arguments)?.tokens;
+            reading.tokens += tokens + meter.arguments(arguments);
             if self.rules.inputs {
                 let clearing = tool.as_ref().map_or(Clearing::Ordinary, |tool| self.rule(tool));
                 let note = self.rules.input_note;
@@ -172,7 +162,7 @@ impl<'a> Reader<'a> {
     /// Adds a result and the cost of its content, which can be cleared.
     fn add_result(&mut self, reading: &mut Reading, id: Option<String>, tool: Option<String>, content: Cost) {
         let tool = tool.or_else(|| self.tool_of_call.get(id.as_ref()?).cloned());
-        reading.tokens += content.tokens;
+        reading.tokens += self.rules.meter.result + content.tokens;
         reading.parts.push(NewPart {
             tokens: content.tokens,
             note: self.rules.result_note + content.around_note,
@@ -282,123 +272,4 @@ fn with_role<R>(message: &Bound<'_, PyDict>, read: impl FnOnce(&str) -> R) -> Re
     }
     let shown = role.map_or_else(|| Ok("None".to_owned()), |role| role.repr().map(|repr| repr.to_string()))?;
     Err(Problem::Said(format!("has role {shown}, expected a non-empty string")))
-}
-
-fn tokens_of(counts: ScriptCounts) -> u32 {
-    u32::try_from(counts.tokens()).unwrap_or(u32::MAX)
-}
-
-fn text_tokens(value: &Bound<'_, PyAny>) -> Result<u32, Problem> {
-    match value.cast::<PyString>() {
-        Ok(text) => Ok(tokens_of(with_text(text, ScriptCounts::of)?)),
-        Err(_) => Ok(cost(value)?.tokens),
-    }
-}
-
-/// What a value costs: a string as it is, anything else as the JSON that it would be sent as.
-fn cost(value: &Bound<'_, PyAny>) -> Result<Cost, Problem> {
-    if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Cost::of(tokens_of(with_text(text, ScriptCounts::of)?), true));
-    }
-    let mut counts = ScriptCounts::default();
-    let mut media = 0;
-    json(value, &mut counts, &mut media, 0)?;
-    // What is nothing but text and numbers can be written out and cut; an image cannot.
-    Ok(Cost::of(tokens_of(counts).saturating_add(media), media == 0))
-}
-
-/// Adds up the characters of a value as JSON, and the payloads in it as media.
-fn json(value: &Bound<'_, PyAny>, counts: &mut ScriptCounts, media: &mut u32, depth: usize) -> Result<(), Problem> {
-    if depth > DEEPEST {
-        return Err(Problem::Said("is nested too deeply".to_owned()));
-    }
-    if let Ok(text) = value.cast::<PyString>() {
-        let more = with_text(text, ScriptCounts::of)?;
-        counts.ascii += more.ascii + 2;
-        counts.cjk += more.cjk;
-        counts.other += more.other;
-    } else if let Ok(dict) = value.cast::<PyDict>() {
-        if is_media(dict)? {
-            *media = media.saturating_add(MEDIA_TOKENS);
-            return Ok(());
-        }
-        // A list of its own: reading a value may run code that changes the dict.
-        for item in dict.items() {
-            let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-            json(&key, counts, media, depth + 1)?;
-            json(&value, counts, media, depth + 1)?;
-            counts.ascii += 4;
-        }
-        counts.ascii += 2;
-    } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        for element in value.try_iter()? {
-            json(&element?, counts, media, depth + 1)?;
-            counts.ascii += 2;
-        }
-        counts.ascii += 2;
-    } else if value.is_instance_of::<PyBytes>() {
-        *media = media.saturating_add(MEDIA_TOKENS);
-    } else if value.is_none() || value.is_instance_of::<PyBool>() {
-        counts.ascii += 5;
-    } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
-        counts.ascii += value.str()?.len()?;
-    } else {
-        let more = with_text(&value.str()?, ScriptCounts::of)?;
-        counts.ascii += more.ascii + 2;
-        counts.cjk += more.cjk;
-        counts.other += more.other;
-    }
-    Ok(())
-}
-
-/// Whether a block is an image, a document or a sound, by its kind: what a string looks like says nothing.
-fn is_media(block: &Bound<'_, PyDict>) -> Result<bool, Problem> {
-    let py = block.py();
-    if let Some(kind) = get(block, pyo3::intern!(py, "type"))? {
-        return Ok(kind
-            .cast::<PyString>()
-            .is_ok_and(|kind| kind.to_str().is_ok_and(|kind| MEDIA_KINDS.contains(&kind))));
-    }
-    for key in MEDIA_KEYS {
-        if block.get_item(key)?.is_some_and(|value| value.is_instance_of::<PyDict>()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// What content costs: a string, or blocks of which `block` says the cost.
-fn content_cost(
-    content: Option<&Bound<'_, PyAny>>,
-    mut block: impl FnMut(&Bound<'_, PyDict>) -> Result<Cost, Problem>,
-) -> Result<Cost, Problem> {
-    let Some(content) = content else { return Ok(Cost::of(0, true)) };
-    if content.is_instance_of::<PyString>() {
-        return cost(content);
-    }
-    let mut total = Cost::of(0, true);
-    for element in list(Some(content), "content")? {
-        let each =
-            if element.is_instance_of::<PyString>() { cost(&element)? } else { block(dict(&element, "a block")?)? };
-        total = Cost::of(total.tokens.saturating_add(each.tokens), total.text && each.text);
-    }
-    Ok(total)
-}
-
-/// What a content block costs whose kind stands under "type": text as text, media by a flat rate, all else as JSON.
-fn typed_block_cost(block: &Bound<'_, PyDict>) -> Result<Cost, Problem> {
-    let py = block.py();
-    let kind = get(block, pyo3::intern!(py, "type"))?.map(|kind| string(&kind)).transpose()?.unwrap_or_default();
-    for (kinds, key) in [
-        (&["text", "input_text", "output_text", "summary_text"][..], pyo3::intern!(py, "text")),
-        (&["refusal"][..], pyo3::intern!(py, "refusal")),
-        (&["thinking"][..], pyo3::intern!(py, "thinking")),
-    ] {
-        if kinds.contains(&kind.as_str())
-            && let Some(text) = get(block, key)?
-        {
-            return cost(&text);
-        }
-    }
-    cost(block.as_any())
 }

@@ -5,15 +5,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use secateur_core::Kind;
 
-use super::{
-    Problem, Reader, Reading, content_cost, cost, dict, get, list, string, text_tokens, typed_block_cost, with_role,
-};
+use super::{Problem, Reader, Reading, dict, get, list, string, with_role};
 
 /// Stands for the id that calls of the older form do not have.
 const OLD_CALL: &str = "function_call";
 
 impl Reader<'_> {
     pub(super) fn openai_chat(&mut self, message: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let rules = self.rules;
+        let meter = &rules.meter;
         let py = message.py();
         let old_result;
         (reading.kind, old_result) = with_role(message, |role| match role {
@@ -24,7 +24,7 @@ impl Reader<'_> {
             _ => (Kind::Other, false),
         })?;
         let content = get(message, intern!(py, "content"))?;
-        let said = content_cost(content.as_ref(), typed_block_cost)?;
+        let said = meter.content(content.as_ref(), |block| meter.typed_block(block))?;
         if reading.kind == Kind::Result {
             // The name of the tool matters to rules alone, where the message is not of the older kind.
             let named = old_result || !self.rules.tools.is_empty();
@@ -43,7 +43,7 @@ impl Reader<'_> {
         if message.len() > 2
             && let Some(name) = get(message, intern!(py, "name"))?
         {
-            reading.tokens += text_tokens(&name)?;
+            reading.tokens += meter.text(&name)?;
         }
         if reading.kind != Kind::Assistant {
             return Ok(());
@@ -52,7 +52,7 @@ impl Reader<'_> {
         if message.len() > 3 {
             for key in [intern!(py, "reasoning_content"), intern!(py, "refusal"), intern!(py, "thinking_blocks")] {
                 if let Some(more) = get(message, key)? {
-                    reading.tokens += cost(&more)?.tokens;
+                    reading.tokens += meter.cost(&more)?.tokens;
                 }
             }
         }

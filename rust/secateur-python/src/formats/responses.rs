@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use secateur_core::{Clearing, Kind};
 
-use super::{Problem, Reader, Reading, content_cost, cost, either, get, string, typed_block_cost, with_role};
+use super::{Problem, Reader, Reading, either, get, string, with_role};
 
 /// Calls that are answered by an item of their own, named like them and `_output`.
 const ANSWERED: [&str; 6] =
@@ -16,6 +16,8 @@ const TEXT_CALLS: [&str; 2] = ["function_call", "custom_tool_call"];
 
 impl Reader<'_> {
     pub(super) fn responses(&mut self, item: &Bound<'_, PyDict>, reading: &mut Reading) -> Result<(), Problem> {
+        let rules = self.rules;
+        let meter = &rules.meter;
         let py = item.py();
         let kind = get(item, intern!(py, "type"))?.map(|kind| string(&kind)).transpose()?;
         let kind = kind.as_deref().unwrap_or("message");
@@ -29,13 +31,13 @@ impl Reader<'_> {
             })?;
             reading.continues = reading.kind == Kind::Assistant;
             let content = get(item, intern!(py, "content"))?;
-            reading.tokens += content_cost(content.as_ref(), typed_block_cost)?.tokens;
+            reading.tokens += meter.content(content.as_ref(), |block| meter.typed_block(block))?.tokens;
         } else if kind.strip_suffix("_output").is_some_and(|call| ANSWERED.contains(&call)) {
             reading.kind = Kind::Result;
             let output = get(item, intern!(py, "output"))?;
             let content = match &output {
-                Some(output) if output.is_instance_of::<PyDict>() => cost(output)?,
-                output => content_cost(output.as_ref(), typed_block_cost)?,
+                Some(output) if output.is_instance_of::<PyDict>() => meter.cost(output)?,
+                output => meter.content(output.as_ref(), |block| meter.typed_block(block))?,
             };
             self.add_result(reading, id, None, content);
             if !TEXT_CALLS.iter().any(|call| kind.starts_with(call)) {
@@ -51,13 +53,13 @@ impl Reader<'_> {
             self.add_call(reading, id, name.as_ref(), arguments.as_ref())?;
         } else if ANSWERED.contains(&kind) {
             (reading.kind, reading.continues) = (Kind::Assistant, true);
-            reading.tokens += cost(item.as_any())?.tokens;
+            reading.tokens += meter.cost(item.as_any())?.tokens;
             reading.calls.extend(id);
         } else {
             (reading.kind, reading.continues) = (Kind::Assistant, true);
             // What the server has condensed stands for all that it replaced.
             reading.pinned = kind.starts_with("compaction");
-            reading.tokens += cost(item.as_any())?.tokens;
+            reading.tokens += meter.cost(item.as_any())?.tokens;
         }
         Ok(())
     }
