@@ -1,7 +1,7 @@
 """Token estimates: errors by family, and speed beside tokenizers.
 
     python benches/bench_tokens.py [--calibration FILE] [--more FILE] [--cross-validate source|document|none]
-                                   [--leave-languages-out] [--speed]
+                                   [--learn] [--leave-languages-out] [--speed]
 
 FILE has JSON lines with `text`, `counts`, and where known `lang`, `kind`, `script`, `source`, `id`; by default it is
 `../shared/data/tokens_calib.jsonl.gz` where that is present, and else a sample in tests/data. Errors are those of the
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 import secateur
-from secateur import _core, families
+from secateur import _core, families, learning
 from secateur.counters import _FAMILIES
 
 Floats = npt.NDArray[np.float64]
@@ -88,7 +88,7 @@ def conversations(records: Sequence[Record]) -> list[npt.NDArray[np.int64]]:
     return [random.choice(groups[number % len(groups)], CONVERSATION) for number in range(2000)]
 
 
-def table(records: Sequence[Record], tokens: Floats, estimates: Floats, names: Sequence[str], *, bounds: bool) -> None:
+def table(records: Sequence[Record], tokens: Floats, estimates: Floats, names: Sequence[str]) -> None:
     """One row a family: errors in percent."""
     languages, kinds, scripts = (column(records, name) for name in ("lang", "kind", "script"))
     characters = np.array([len(record["text"]) for record in records])
@@ -99,7 +99,7 @@ def table(records: Sequence[Record], tokens: Floats, estimates: Floats, names: S
     groups = [scripts == each for each in np.unique(scripts)] + [kinds == each for each in np.unique(kinds)]
     groups = [group for group in groups if group.sum() >= 20]
     drawn = conversations(records)
-    rows = []
+    rows: list[list[Any]] = []
     print(f"{'':10}" + "".join(f"{heading:>11}" for heading in COLUMNS))
     for name, true, estimate in zip(names, tokens.T, estimates.T, strict=True):
         ratio = estimate / true - 1
@@ -108,21 +108,48 @@ def table(records: Sequence[Record], tokens: Floats, estimates: Floats, names: S
         def mean(chosen: Chosen, ratio: Floats = ratio) -> float:
             return float(np.abs(ratio[chosen]).mean()) if chosen.any() else float("nan")
 
-        row = [mean(characters > 0), mean(main), mean(english), mean(size >= 4096)]
+        row: list[Any] = [mean(characters > 0), mean(main), mean(english), mean(size >= 4096)]
         row += [max((mean(group) for group in groups), default=float("nan")), -np.quantile(ratio[main], 0.05)]
         row += [np.abs(totals).mean(), np.quantile(np.abs(totals), 0.95), estimate.sum() / true.sum() - 1]
-        if bounds:
-            estimator = secateur.TokenEstimator(name)
-            row.append(
-                np.mean([estimator.upper(each["text"]) < count for each, count in zip(records, true, strict=True)])
-            )
-            counts = estimator.count_many([each["text"] for each in records])
-            exceeded = [estimator.upper_of_total([counts[at] for at in each]) < true[each].sum() for each in drawn]
-            row.append(np.mean(exceeded))
+        shared, own = secateur.TokenEstimator(name).native.margin
+        spread = own**2 * (estimate + 8) ** 2
+        row.append(np.mean(estimate + np.sqrt((shared * estimate) ** 2 + spread) < true))
+        bounds = [
+            estimate[each].sum() + np.hypot(shared * estimate[each].sum(), np.sqrt(spread[each].sum()))
+            for each in drawn
+        ]
+        row.append(np.mean(np.array(bounds) < [true[each].sum() for each in drawn]))
         rows.append(row)
         print(f"{name:10}" + "".join(f"{100 * value:11.2f}" for value in row))
     for label, of in (("mean", np.nanmean), ("worst", np.nanmax)):
         print(f"{label:10}" + "".join(f"{100 * value:11.2f}" for value in of(np.abs(rows), axis=0)), flush=True)
+
+
+def learn(records: Sequence[Record], tokens: Floats, estimates: Floats, names: Sequence[str]) -> None:
+    """Errors of the total of what follows after some reports, for a family that is not known, and for one that is."""
+    random = np.random.default_rng(3)
+    drawn = [random.permutation(each) for each in conversations(records)[:150]]
+    after = (0, 1, 3, 5, 10, 25)
+    print(f"{'reports':10}" + "".join(f"{number:>8}" for number in after) * 2)
+    for family, name in enumerate(names):
+        cells = []
+        for known in (False, True):
+            columns = [family] if known else [other for other in range(len(names)) if other != family]
+            for number in after:
+                errors = []
+                for each in drawn:
+                    seen, rest = each[:number], each[number:]
+                    of_rest, true = estimates[rest][:, columns].sum(axis=0), tokens[rest, family].sum()
+                    if number == 0:
+                        total = of_rest.max()
+                    else:
+                        reports = [int(count) for count in tokens[seen, family]]
+                        lesson = learning.learn(estimates[seen][:, columns].tolist(), reports)
+                        total = of_rest @ lesson.mix if lesson.mix else of_rest[0] * lesson.factor
+                        total += lesson.offset * len(rest)
+                    errors.append(abs(total / true - 1))
+                cells.append(f"{100 * np.mean(errors):8.1f}")
+        print(f"{name:10}" + "".join(cells))
 
 
 def leave_languages_out(records: Sequence[Record], texts: families.Texts, names: Sequence[str], epochs: int) -> None:
@@ -201,6 +228,7 @@ def main() -> None:
     parser.add_argument("--calibration", type=Path, default=SHARED if SHARED.exists() else SAMPLE)
     parser.add_argument("--more", type=Path, help="texts to learn from beside the calibration")
     parser.add_argument("--cross-validate", choices=("source", "document", "none"), default="none")
+    parser.add_argument("--learn", action="store_true", help="with --cross-validate: what usage reports teach")
     parser.add_argument("--leave-languages-out", action="store_true")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--epochs", type=int, default=100)
@@ -213,7 +241,7 @@ def main() -> None:
     known = estimator.native.families
     print(f"{len(records):,} texts; weights {estimator.native.about}")
     by_family = np.array([estimator.native.by_family(record["text"]) for record in records])
-    table(records, texts.tokens, by_family[:, [known.index(name) for name in names]], names, bounds=True)
+    table(records, texts.tokens, by_family[:, [known.index(name) for name in names]], names)
     if arguments.cross_validate != "none":
         of = {"source": lambda record: str(record.get("source")), "document": document}[arguments.cross_validate]
         fold_of = families.folds([of(record) for record in records], 10 if arguments.cross_validate == "source" else 5)
@@ -222,7 +250,9 @@ def main() -> None:
             more = families.Texts.of(families.read_calibration(arguments.more), given)
         estimates = families.cross_validate(texts, fold_of, more=more, epochs=arguments.epochs)
         print(f"cross-validated by {arguments.cross_validate}")
-        table(records, texts.tokens, estimates, names, bounds=False)
+        table(records, texts.tokens, estimates, names)
+        if arguments.learn:
+            learn(records, texts.tokens, estimates, names)
     if arguments.leave_languages_out:
         leave_languages_out(records, texts, names, arguments.epochs)
     if arguments.speed:

@@ -47,6 +47,11 @@ class Estimator:
         """
         The names of the families.
         """
+    @property
+    def margin(self, /) -> tuple[float, float]:
+        """
+        By how much estimates may be too low: (share of a total as a whole, share of each text by itself).
+        """
     def upper(self, text: str, /) -> int:
         """
         A bound on the tokens of a text.

@@ -134,6 +134,13 @@ impl Estimator {
         self.families.clone()
     }
 
+    /// By how much estimates may be too low: (share of a total as a whole, share of each text by itself).
+    #[getter]
+    fn margin(&self) -> (f64, f64) {
+        let margin = self.core.margin();
+        (margin.shared, margin.own)
+    }
+
     /// When the weights were fitted, and on what.
     #[getter]
     fn about(&self) -> &str {
