@@ -139,13 +139,17 @@ def learn(records: Sequence[Record], tokens: Floats, estimates: Floats, names: S
                 errors = []
                 for each in drawn:
                     seen, rest = each[:number], each[number:]
-                    of_rest, true = estimates[rest][:, columns].sum(axis=0), tokens[rest, family].sum()
+                    of_rest, true = estimates[rest][:, columns], tokens[rest, family].sum()
                     if number == 0:
-                        total = of_rest.max()
+                        total = of_rest.max(axis=1).sum()
                     else:
                         reports = [int(count) for count in tokens[seen, family]]
                         lesson = learning.learn(estimates[seen][:, columns].tolist(), reports)
-                        total = of_rest @ lesson.mix if lesson.mix else of_rest[0] * lesson.factor
+                        if lesson.mix is None:
+                            total = of_rest.sum() * lesson.factor
+                        else:
+                            most = (of_rest * lesson.possible).max(axis=1).sum()
+                            total = lesson.trust * (of_rest @ lesson.mix).sum() + (1 - lesson.trust) * most
                         total += lesson.offset * len(rest)
                     errors.append(abs(total / true - 1))
                 cells.append(f"{100 * np.mean(errors):8.1f}")

@@ -100,6 +100,19 @@ def test_count_for_a_model_and_by_chosen_profiles(capsys: Capture) -> None:
     assert (list(result["profiles"]), "request" in result) == (["script", "kimi"], False)
 
 
+def test_fit_tokens(tmp_path: Path, capsys: Capture) -> None:
+    calibration, weights = tmp_path / "calibration.jsonl", tmp_path / "weights.bin"
+    calibration.write_bytes((DATA / "tokens.jsonl").read_bytes() * 4)
+    assert run("fit-tokens", str(calibration), "--output", str(weights), "--epochs", "2", "--about", "samples") == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"{weights}: {weights.stat().st_size:,} bytes\n"
+    assert captured.err.endswith("12 of 12 epochs\n")
+    assert TokenEstimator("kimi", weights=weights).native.about == "samples"
+    calibration.write_text('{"text": "too few", "counts": {"mine": 2}}\n')
+    assert run("fit-tokens", str(calibration), "--output", str(weights)) == 1
+    assert "records is 1, it must be at least 200 texts" in capsys.readouterr().err
+
+
 def test_model_path_and_fetch(capsys: Capture) -> None:
     assert run("model", "fetch") == 0
     assert capsys.readouterr().err == f"already in {model.directory()}\n"

@@ -10,7 +10,7 @@ import pytest
 import secateur
 from histories import Message, cost, fit_by_script, user
 from samples import records
-from secateur import MessageError, Notes, OptionError, Policy, Session, Setting, fit
+from secateur import MessageError, Notes, OptionError, Policy, Session, Setting, TokenEstimator, fit
 
 
 class TestSession:
@@ -25,7 +25,7 @@ class TestSession:
         session.set_budget(2300)
         session.extend(history[9:14])
         session.save(tmp_path / "session.jsonl")
-        again = Session.load(tmp_path / "session.jsonl", counter="script")
+        again = Session.load(tmp_path / "session.jsonl")  # the name of a counter is saved too
         assert again.messages == session.messages
         assert again.settings_history == session.settings_history
         for message in history[14:]:
@@ -52,6 +52,28 @@ class TestSession:
             assert window.tokens >= 1.1 * cost(list(window))
         with pytest.raises(OptionError, match="factor is nan"):
             fit(history, 2600, settings_history=[Setting(0, math.nan, 0, 100)])
+
+    def test_what_the_provider_counted_corrects_later_windows(self, tmp_path: Any) -> None:
+        history = records("coding.jsonl")[0]["messages"]
+        session = Session(20_000, counter="claude-sonnet-4-5")
+        with pytest.raises(OptionError, match="usage is 5, it must be given after a window was made"):
+            session.observe(5)
+        for stop in range(4, 16, 2):
+            session.extend(history[len(session) : stop])
+            window = session.window()
+            counted = TokenEstimator(model="claude-sonnet-4-5").count_request(window)
+            setting = session.observe({"input_tokens": 100, "cache_read_input_tokens": round(1.5 * counted) + 300})
+        assert setting == session.settings_history[-1]
+        assert setting.start == len(session) == 14
+        assert 1.5 * counted + 400 == pytest.approx(setting.factor * counted + setting.offset, rel=0.1)
+        uncorrected = fit(history[:14], 20_000, counter="claude-sonnet-4-5")
+        assert 1.3 * uncorrected.tokens < session.window().tokens <= 20_000
+        session.save(tmp_path / "s")
+        again = Session.load(tmp_path / "s")
+        for each in (session, again):
+            each.extend(history[14:])
+        assert again.window() == session.window()
+        assert again.observe(9000) == session.observe(9000)
 
     def test_changed_messages_are_refused(self) -> None:
         session = Session(10_000)

@@ -2,7 +2,7 @@
 
 >>> import secateur
 >>> secateur.estimate_tokens("Bonjour !", "gpt-4o")
-3
+2
 """
 
 from secateur._core import VectorIndex, top_k

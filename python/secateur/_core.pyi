@@ -20,7 +20,7 @@ class Estimator:
     """
     Estimates tokens by a profile; see `secateur.TokenEstimator`.
     """
-    def __new__(cls, /, profile: str, *, weights: bytes | None = None, mix: SupportsGetItem[int, SupportsFloat | SupportsIndex] | None = None, factor: SupportsFloat | SupportsIndex = 1.0, fingerprints: bytes | None = None) -> Estimator: ...
+    def __new__(cls, /, profile: str, *, weights: bytes | None = None, mix: tuple[SupportsGetItem[int, SupportsFloat | SupportsIndex], SupportsGetItem[int, SupportsFloat | SupportsIndex], SupportsFloat | SupportsIndex] | None = None, factor: SupportsFloat | SupportsIndex = 1.0, fingerprints: bytes | None = None) -> Estimator: ...
     @property
     def about(self, /) -> str:
         """

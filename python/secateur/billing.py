@@ -11,11 +11,12 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from secateur import formats, renderings
+from secateur._core import media_tokens
 from secateur.blocks import Block, Said, call_names, read, read_system, without_payloads
 from secateur.errors import MessageError, OptionError, whole_number
 from secateur.formats import SYSTEM_ROLES, Message
 from secateur.frames import Frame, frame_for
-from secateur.tokens import MEDIA_TOKENS, TokenCounter, _checked
+from secateur.tokens import TokenCounter, _checked
 
 CountText = TokenCounter | Callable[[str], int]
 """A `TokenCounter`, or a callable that counts the tokens of a text."""
@@ -55,7 +56,7 @@ def request_tokens(
         tool_choice: As the provider takes it, `toolConfig` of Gemini and Bedrock too.
         response_format: As the provider takes it: `response_format`, `text`, `output_config`, or what is in it.
         thinking: Whether thinking is switched on: Anthropic's `thinking`, or a bool.
-        media: Counts images, documents and sounds; None for 1024 tokens each.
+        media: Counts images, documents, sounds and films; None for what they cost with the dearest model.
         frame: In place of the model's.
 
     Raises:
@@ -112,7 +113,7 @@ def message_tokens(
         frame: See `frame_for`.
         counter: Counts texts.
         names: Names of the tools by id of the call, see `call_names`: what results are named after.
-        media: Counts images, documents and sounds; None for 1024 tokens each.
+        media: Counts images, documents, sounds and films; None for what they cost with the dearest model.
         thinking: Whether its thinking stays in the prompt.
 
     Raises:
@@ -169,7 +170,7 @@ class _Counts:
         return sum(map(self.text, texts))
 
     def media(self, block: Mapping[str, Any]) -> int:
-        return MEDIA_TOKENS if self._media is None else whole_number("media", self._media(block), 0)
+        return media_tokens(dict(block), "") if self._media is None else whole_number("media", self._media(block), 0)
 
 
 # ---- What messages cost --------------------------------------------------------------------------------------------

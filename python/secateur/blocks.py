@@ -180,7 +180,7 @@ def _read_block(block: str | Mapping[str, Any]) -> Block | None:
     read_it = _typed_block if isinstance(block.get("type"), str) else _keyed_block
     if found := read_it(block):
         return found
-    if _is_media(block):
+    if wire.is_media(block):
         return Block("media", value=block)
     said = {key: value for key, value in block.items() if key not in _SAYING_NOTHING}
     return Block("text", value=_as_text(said)) if said else None
@@ -229,7 +229,7 @@ def _result(call: Any, content: Any, name: str | None = None) -> Block:
     texts: list[str] = []
     media: list[Mapping[str, Any]] = []
     for part in _list(content):
-        if isinstance(part, Mapping) and _is_media(part):
+        if isinstance(part, Mapping) and wire.is_media(part):
             media.append(part)
         elif isinstance(part, Mapping):
             is_text = isinstance(part.get("text"), str) and part.get("type", "text") in _TEXTS
@@ -251,13 +251,6 @@ def _joined(content: Any) -> str:
 
 def _string(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-_LINKED_MEDIA = ("document_url", "file_url", "audio_url", "video")
-
-
-def _is_media(block: Mapping[str, Any]) -> bool:
-    return block.get("type") in _LINKED_MEDIA or wire._is_media(block)
 
 
 def _writable(value: Any) -> Any:

@@ -110,7 +110,7 @@ class VectorError(SecateurError, ValueError):
 
 
 class WeightsError(SecateurError, ValueError):
-    """A file that holds no weights for estimating tokens, or those of another version."""
+    """A file that holds no weights or fingerprints for estimating tokens, or those of another version."""
 
 
 class EmbedderError(SecateurError, ValueError):

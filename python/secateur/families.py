@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -34,6 +35,9 @@ LEAST_RATE = 0.04
 MOST_FAMILIES = 16
 _BATCH = 128
 _NEVER = 1e-6
+_MOST_TOKENS = 2**31
+_LEAST_OFF = 8
+"""Tokens added to each estimate before it is squared, as in `rust/secateur-core/src/estimator.rs`."""
 _FEWEST = 200
 _FOLDS = 5
 _LEARNING_RATE = 3e-3
@@ -50,14 +54,28 @@ def read_calibration(path: Path | str) -> list[dict[str, Any]]:
     """Read a calibration file, gzip or plain.
 
     Raises:
-        OptionError: If a line has no `text` or no `counts`.
+        OptionError: If it cannot be read, or a line is no object with `text` and `counts`.
     """
-    raw = Path(path).read_bytes()
-    text = (gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw).decode()
-    records = [json.loads(line) for line in text.split("\n") if line]
-    for number, record in enumerate(records):
-        if not isinstance(record, dict) or "text" not in record or "counts" not in record:
-            raise OptionError(f"line {number + 1} of {Path(path).name}", record, "an object with text and counts")
+    name = Path(path).name
+    try:
+        raw = Path(path).read_bytes()
+        text = (gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw).decode()
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise OptionError("calibration", name, f"a file of JSON lines ({error})") from error
+    records = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise OptionError(f"line {number} of {name}", line[:80], f"a JSON object ({error})") from error
+        known = isinstance(record, dict) and isinstance(record.get("text"), str)
+        if not known or not isinstance(record.get("counts"), dict):
+            raise OptionError(f"line {number} of {name}", line[:80], "an object with text and counts")
+        records.append(record)
+    if not records:
+        raise OptionError("calibration", name, "a file with a text or more")
     return records
 
 
@@ -87,7 +105,7 @@ class Texts:
         for number, record in enumerate(records):
             for family in families:
                 count = record["counts"].get(family)
-                if not record["text"] or not isinstance(count, int) or count < 1:
+                if not record["text"] or type(count) is not int or not 1 <= count < _MOST_TOKENS:
                     raise OptionError(f"counts of record {number}", count, f"a positive number for {family!r}")
         features = text_features([record["text"] for record in records]).astype(np.float64)
         tokens = np.array([[record["counts"][family] for family in families] for record in records], dtype=np.float64)
@@ -182,10 +200,11 @@ def fit_network(
     # What no text has was not learned: a first weight by chance would speak up where another text has it.
     layers["first"][inputs.std(axis=0) < _NEVER] = 0
     first, second = ({name: np.zeros_like(layer) for name, layer in layers.items()} for _ in range(2))
-    batches, step = len(inputs) // _BATCH, 0
+    size = min(_BATCH, len(inputs))
+    batches, step = len(inputs) // size, 0
     for epoch in range(epochs):
         order = random.permutation(len(inputs))
-        for batch in np.split(order[: batches * _BATCH], max(batches, 1)):
+        for batch in np.split(order[: batches * size], batches):
             step += 1
             joined = random.random(len(batch)) < _JOINED
             partner = texts[order[random.integers(0, len(order), len(batch))]]
@@ -250,8 +269,8 @@ def margins(
 ) -> Floats:
     """By how much estimates may be too low: (shared, own) for each family, of shape (families, 2).
 
-    A bound is `total + √((shared·total)² + own²·Σ squares)`. Both are chosen so that the true count exceeds the bound
-    for a share `exceeded` of the single texts, and of conversations of `length` texts drawn within a group.
+    A bound is `total + √((shared·total)² + own²·Σ (estimate + 8)²)`. Both are chosen so that the true count exceeds the
+    bound for a share `exceeded` of the single texts, and of conversations of `length` texts drawn within a group.
 
     Args:
         tokens: True counts, of shape (n, families).
@@ -262,12 +281,13 @@ def margins(
     """
     random = np.random.default_rng(0)
     members = [np.flatnonzero(np.array(groups) == group) for group in sorted(set(groups))]
-    members = [each for each in members if len(each) >= 10]
+    members = [each for each in members if len(each) >= 10] or [np.arange(len(groups))]
     drawn = [random.choice(members[number % len(members)], length) for number in range(4000)]
     found = []
     for true, estimate in zip(tokens.T, estimates.T, strict=True):
-        single = np.quantile(true / estimate - 1, 1 - exceeded)
-        totals = np.array([(true[each].sum(), estimate[each].sum(), (estimate[each] ** 2).sum()) for each in drawn])
+        single = np.quantile((true - estimate) / (estimate + _LEAST_OFF), 1 - exceeded)
+        squares = (estimate + _LEAST_OFF) ** 2
+        totals = np.array([(true[each].sum(), estimate[each].sum(), squares[each].sum()) for each in drawn])
         own = single
         for _ in range(20):
             # The part that conversations need beyond what their texts need by themselves.
@@ -302,7 +322,7 @@ def fit_families(
     """
     if len(records) < _FEWEST:
         raise OptionError("records", len(records), f"at least {_FEWEST} texts")
-    names = list(records[0]["counts"])
+    names = list(dict.fromkeys(name for record in records for name in record["counts"]))
     texts = Texts.of(records, names)
     groups = [
         str(record.get("source") or str(record.get("id", number)).split("#")[0])
@@ -316,6 +336,8 @@ def fit_families(
         if progress is not None:
             progress(done, (_FOLDS + 1) * epochs)
 
+    if len(set(groups)) < _FOLDS:
+        groups = [str(number) for number in range(len(records))]
     fold_of = folds(groups, _FOLDS)
     estimates = np.zeros_like(texts.tokens)
     for fold in range(_FOLDS):

@@ -180,7 +180,7 @@ class Report:
         problems: What the history came with that its provider may refuse.
 
     >>> print(fit([{"role": "user", "content": "Hello."}], 100).report())
-    17 of 100 tokens; 1 kept; 0 cuts so far
+    15 of 100 tokens; 1 kept; 0 cuts so far
     """
 
     tokens: int
@@ -413,6 +413,7 @@ class Fitting:
             else max(0, self._measure.frame.request + self._measure.estimator.lesson.offset)
         )
         self.fixed = Fixed(system_tokens, tool_tokens, reserve, request)
+        self._around = (system, tools, request)
         self._first_budget = whole_number("budget", budget, 1, sys.maxsize)
         self._fitter: Fitter | None = None
         self._goal_index = 0
@@ -521,6 +522,12 @@ class Fitting:
         # The cut that made this window may not have been confirmed by a message of the model yet.
         return walked[: plan.cuts] if plan.changed is None else [*walked[: plan.cuts - 1], window.length]
 
+    def estimate(self, window: Window) -> int:
+        """What a request with a window is estimated to cost, without bounds and without what is reserved."""
+        system, tools, request = self._around
+        beside = 0 if system is None else self._measure.value(system, upper=False)
+        return window.plan.estimate + beside + (self._measure.tools(tools, upper=False) if tools else 0) + request
+
     def _setting(self, index: int) -> Setting:
         applying = [setting for setting in self.settings if setting.start <= index]
         return applying[-1] if applying else Setting(0, 1.0, 0, self._first_budget)
@@ -567,10 +574,10 @@ class Fitting:
         """How the core counts messages."""
         estimator = TokenEstimator("any") if self._estimated else self._measure.estimator
         if estimator is None or (estimator.profile == "script" and estimator.lesson.factor == 1):
-            return {"model": "" if estimator is None else estimator.model or ""}
+            return {"model": "" if estimator is None else estimator.like_model}
         frame = estimator.frame_in(self.wire.name)
         around = (max(frame.message, frame.system), frame.call, frame.argument, frame.result)
-        return {"estimator": estimator.native, "model": estimator.model or "", "frame": around}
+        return {"estimator": estimator.native, "model": estimator.like_model, "frame": around}
 
     def _removed_note(self, goal: Sequence[formats.Message]) -> formats.Message | None:
         """The note for what was removed, with the beginning of the goal if there is one."""
@@ -687,5 +694,7 @@ class Fitting:
             "pinned": pinned,
             "newest": newest,
         }
+        # What the provider adds, and what the estimate may be too low by.
+        parts["around"] = max(0, needed - sum(parts.values()))
         largest = max(parts, key=lambda name: parts[name])
         return BudgetError(needed, setting.budget, largest, parts)

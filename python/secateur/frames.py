@@ -340,9 +340,13 @@ def _claude_version(name: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2] or 0)) if found else _NEWEST
 
 
+_LONGEST_NAME = 300
+
+
 def _prepared(model: object) -> str:
     """A name in lower case, without what is put around it."""
     if not isinstance(model, str) or not model.strip():
         raise OptionError("model", model, "the name of a model")
-    name = model.strip().lower().replace("%3a", ":").replace("%2f", "/").rstrip("/")
+    # Names are short; patterns take long over long ones.
+    name = model.strip().lower()[:_LONGEST_NAME].replace("%3a", ":").replace("%2f", "/").rstrip("/")
     return re.sub(r"(^|/)ft:([^/:]+).*", r"\1\2", name) or "/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ _OUTLIER = 3.0
 """Standard deviations beyond which a report counts by its size only."""
 _CAUTION = 4.0
 """Reports after which a correction downwards is believed by half."""
+_SURELY = 0.1
+"""A family that is off by no more, spread and factor together, may be the one."""
 _MOST_TOKENS = 2**53
 
 Floats = npt.NDArray[np.float64]
@@ -45,10 +47,12 @@ def prompt_tokens(usage: object) -> int:
     >>> prompt_tokens({"prompt_tokens": 40, "completion_tokens": 5})
     40
     """
-    if isinstance(usage, int) and not isinstance(usage, bool):
+    given = usage
+    if isinstance(usage, SupportsIndex) and not isinstance(usage, bool):
         return whole_number("usage", usage, 0, _MOST_TOKENS)
     if not isinstance(usage, Mapping):
-        usage = usage.model_dump() if hasattr(usage, "model_dump") else getattr(usage, "__dict__", {})
+        usage = usage.model_dump() if hasattr(usage, "model_dump") else getattr(usage, "__dict__", None)
+    found = None
     for names in (
         ("prompt_tokens",),
         ("promptTokenCount",),
@@ -57,9 +61,13 @@ def prompt_tokens(usage: object) -> int:
         ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
         ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
     ):
-        if isinstance(usage.get(names[0]), int):
-            return whole_number("usage", sum(usage.get(name) or 0 for name in names), 0, _MOST_TOKENS)
-    raise OptionError("usage", usage, "a number of tokens, or what a provider says of usage")
+        if isinstance(usage, Mapping) and usage.get(names[0]) is not None:
+            counts = [whole_number(f"usage[{name!r}]", usage.get(name) or 0, 0, _MOST_TOKENS) for name in names]
+            # Some hosts fill in the names of others with 0.
+            found = max(found or 0, sum(counts))
+    if found is None:
+        raise OptionError("usage", given, "a number of tokens, or what a provider says of usage")
+    return found
 
 
 class Lesson(NamedTuple):
@@ -69,11 +77,15 @@ class Lesson(NamedTuple):
         factor: What an estimated token costs, in the provider's tokens.
         offset: What every request costs on top, in tokens.
         mix: The weight of each family for an unknown tokenizer; None before there is a report, or for a known one.
+        possible: By what each family is multiplied that may still be the one; 0 for those that cannot.
+        trust: How far the mix is believed; the rest is the most of what is possible.
     """
 
     factor: float = 1.0
     offset: int = 0
     mix: tuple[float, ...] | None = None
+    possible: tuple[float, ...] | None = None
+    trust: float = 0.0
 
 
 def learn(estimates: Sequence[Sequence[float]], tokens: Sequence[int]) -> Lesson:
@@ -110,10 +122,28 @@ def learn(estimates: Sequence[Sequence[float]], tokens: Sequence[int]) -> Lesson
     offset = float(solution[-1])
     trust = len(counted) / (len(counted) + _CAUTION)
     if families > 1:
-        return Lesson(offset=round(offset if offset > 0 else offset * trust), mix=tuple(map(float, solution[:-1])))
+        return Lesson(
+            offset=round(offset if offset > 0 else offset * trust),
+            mix=tuple(map(float, solution[:-1])),
+            possible=_possible(rows, counted, scale),
+            trust=len(counted) ** 2 / (len(counted) ** 2 + 1),
+        )
     factor = float(solution[0])
     cautious = 1 - (1 - factor) * trust if factor < 1 else factor
     return Lesson(float(np.clip(cautious, 0.1, 10)), round(offset if offset > 0 else offset * trust))
+
+
+def _possible(rows: Floats, counted: Floats, scale: Floats) -> tuple[float, ...]:
+    """The families that explain the reports about as well as the best does, each with the factor that fits.
+
+    Families differ little on one language and much on another, so that reports on one leave several possible.
+    """
+    factors = np.array([np.median(counted / np.maximum(row, 1)) for row in rows.T])
+    off = np.abs(rows * factors / np.maximum(counted, 1)[:, None] - 1)
+    weight = (scale * counted)[:, None]
+    spread = np.sqrt((off**2 * weight).sum(axis=0) / weight.sum()) + np.abs(np.log(np.maximum(factors, 1e-3)))
+    possible = spread <= max(_SURELY, 2 * spread.min())
+    return tuple(float(np.clip(factor, 1, 3)) if each else 0.0 for factor, each in zip(factors, possible, strict=True))
 
 
 def _solve(matrix: Floats, target: Floats, mean: Floats, deviation: Floats, positive: int) -> Floats:
@@ -124,11 +154,11 @@ def _solve(matrix: Floats, target: Floats, mean: Floats, deviation: Floats, posi
     if not positive or solution[:positive].min() >= 0:
         return solution
     solution[:positive] = np.maximum(solution[:positive], 0)
-    for _ in range(500):
+    for _ in range(200):
         before = solution.copy()
         for place in range(len(solution)):
             value = solution[place] + (right[place] - gram[place] @ solution) / gram[place, place]
             solution[place] = max(value, 0.0) if place < positive else value
-        if np.abs(solution - before).max() < 1e-9 * max(1.0, np.abs(solution).max()):
+        if np.abs(solution - before).max() < 1e-6 * max(1.0, np.abs(solution).max()):
             break
     return solution

@@ -63,8 +63,8 @@ class Session:
         self._format = format
         self._fitting = self._new_fitting(formats.named(format or "simple", []))
         self._contents: list[Any] = []
-        self._sent: int | None = None
-        """The estimate of the last window."""
+        self._sent: Window | None = None
+        """The last window."""
         self._reports: list[tuple[int, int]] = []
         """Estimates of windows, and what the provider counted."""
 
@@ -120,7 +120,7 @@ class Session:
             # Under its other names; they are rare, and this runs over the whole window.
             if _content(messages[index]) is not contents[index]:
                 raise HistoryChanged(index)
-        self._sent = window.plan.estimate + self._fitting.fixed.total
+        self._sent = window
         return window
 
     def observe(self, usage: object) -> Setting:
@@ -140,23 +140,25 @@ class Session:
         """
         if self._sent is None:
             raise OptionError("usage", usage, "given after a window was made")
-        self._reports = [*self._reports, (self._sent, prompt_tokens(usage))][-MOST_REPORTS:]
+        self._reports = [*self._reports, (self._fitting.estimate(self._sent), prompt_tokens(usage))][-MOST_REPORTS:]
         lesson = learn([[float(estimate)] for estimate, _ in self._reports], [tokens for _, tokens in self._reports])
         self.set_budget(self._budget, factor=lesson.factor, offset=lesson.offset)
         return self._fitting.settings[-1]
 
-    def set_budget(self, budget: int, *, factor: float = 1.0, offset: int = 0) -> None:
+    def set_budget(self, budget: int, *, factor: float | None = None, offset: int | None = None) -> None:
         """Let another budget hold from the next request on; earlier cuts stay as they are.
 
         Args:
             budget: Tokens of a request.
-            factor: What a counted token costs, in the provider's tokens.
-            offset: What every request costs on top.
+            factor: What a counted token costs, in the provider's tokens; None for what it was.
+            offset: What every request costs on top; None for what it was.
 
         Raises:
             OptionError: If one is outside its limits.
         """
-        self._fitting.set(Setting(len(self), factor, offset, budget))
+        known = self._fitting.settings[-1] if self._fitting.settings else Setting(0, 1.0, 0, budget)
+        factor = known.factor if factor is None else factor
+        self._fitting.set(Setting(len(self), factor, known.offset if offset is None else offset, budget))
 
     def save(self, path: str | Path) -> None:
         """Write the session as JSON lines: the settings, then a message a line.

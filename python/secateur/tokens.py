@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 from secateur import formats
-from secateur._core import Estimator, media_tokens
-from secateur.errors import CounterUnavailable, OptionError
+from secateur._core import Estimator, Fingerprints, media_tokens
+from secateur.errors import CounterUnavailable, OptionError, whole_number
 from secateur.frames import DEFAULT, FRAMES, Frame, frame_for, profile_for
 from secateur.frames import PROFILES as _FAMILIES
 from secateur.learning import MOST_REPORTS, Lesson, learn, prompt_tokens
@@ -22,9 +22,9 @@ MESSAGE_TOKENS = 4
 """What a message costs beside its texts: role and separators."""
 
 _MOST_TOKENS = 2**31
-MEDIA_TOKENS = 1024
-"""What an image, a document or a sound counts as for a counter of texts."""
 _SCRIPT_FRAME = Frame(message=MESSAGE_TOKENS, system=MESSAGE_TOKENS, request=3, call=0, result=0, tools=0)
+_PROBE = "Some words of English, 1234567 and def f(x): return x\n\tПривет, мир! 你好，世界。 مرحبا नमस्ते 🙂 " * 4
+"""Of many kinds, to see whether a tokenizer is like those known."""
 _EXAMPLES = {
     "o200k": "gpt-4o",
     "cl100k": "gpt-4",
@@ -48,8 +48,8 @@ class TokenCounter(Protocol):
     """Counts tokens of texts.
 
     A method `count_message(message)` may count whole messages; without it a message costs its texts, each by itself,
-    `MEDIA_TOKENS` for each image, document or sound, and `MESSAGE_TOKENS`. A method `upper(text)` may give a bound that
-    the true count does not exceed.
+    what an image, a document or a sound costs with the dearest model, and `MESSAGE_TOKENS`. A method `upper(text)` may
+    give a bound that the true count does not exceed.
 
     >>> class Words:
     ...     def count(self, text: str) -> int:
@@ -91,7 +91,7 @@ class TokenEstimator:
 
     >>> estimator = TokenEstimator(model="gpt-4o")
     >>> estimator.profile, estimator.count("Hello, world!")
-    ('o200k', 3)
+    ('o200k', 4)
     """
 
     def __init__(
@@ -103,18 +103,34 @@ class TokenEstimator:
         fingerprints: Path | str | bytes | bool = False,
     ) -> None:
         self._weights = weights if weights is None or isinstance(weights, bytes) else Path(weights).read_bytes()
+        for name, value in (("profile", profile), ("model", model)):
+            if value is not None and not isinstance(value, str):
+                raise OptionError(name, value, "a name, or None")
         if profile is None:
             profile = "any" if model is None else profile_for(model)
         self.profile = profile
         self.model = model
         self._fingerprints = _fingerprints(fingerprints, profile)
+        if self._fingerprints is not None and (family := Fingerprints(self._fingerprints).family) != profile:
+            raise OptionError("profile", profile, f"{family!r}, whose fingerprints these are")
         self.lesson = Lesson()
         self._reports: list[tuple[tuple[float, ...], int]] = []
         self.native = self._new_native()
 
     def _new_native(self) -> Estimator:
         try:
-            return _estimator(self.profile, self._weights, self.lesson.mix, self.lesson.factor, self._fingerprints)
+            if self.lesson == Lesson():
+                return _estimator(self.profile, self._weights, self._fingerprints)
+            mix = None
+            if self.lesson.mix is not None and self.lesson.possible is not None:
+                mix = (list(self.lesson.mix), list(self.lesson.possible), self.lesson.trust)
+            return Estimator(
+                self.profile,
+                weights=self._weights,
+                mix=mix,
+                factor=self.lesson.factor,
+                fingerprints=self._fingerprints,
+            )
         except KeyError:
             known = ("script", *Estimator("any", weights=self._weights).families, "any")
             raise OptionError("profile", self.profile, " or ".join(map(repr, known))) from None
@@ -122,6 +138,11 @@ class TokenEstimator:
     def __repr__(self) -> str:
         """The profile and the model."""
         return f"TokenEstimator({self.profile!r}, model={self.model!r})"
+
+    @property
+    def like_model(self) -> str:
+        """The model, or one of the family; "" where neither is known."""
+        return self.model or _EXAMPLES.get(self.profile, "")
 
     @property
     def frame(self) -> Frame:
@@ -132,8 +153,7 @@ class TokenEstimator:
         """The frame in a wire format."""
         if self.profile == "script" and self.model is None:
             return _SCRIPT_FRAME
-        model = self.model or _EXAMPLES.get(self.profile)
-        return FRAMES[DEFAULT] if model is None else frame_for(model, format)
+        return frame_for(self.like_model, format) if self.like_model else FRAMES[DEFAULT]
 
     def count(self, text: str, /) -> int:
         """Return the tokens of a text; lone surrogates are allowed."""
@@ -146,9 +166,9 @@ class TokenEstimator:
     def count_up_to(self, text: str, limit: int, /) -> int | None:
         """Return the tokens of a text if they are no more than a limit, else None.
 
-        Of a text far beyond the limit only a part is read.
+        Of a text far beyond the limit only a part is read: None if its beginning alone is estimated beyond the limit.
         """
-        return self.native.count_up_to(text, limit)
+        return self.native.count_up_to(text, whole_number("limit", limit, 0, _MOST_TOKENS))
 
     def upper(self, text: str, /) -> int:
         """Return a bound that the true count exceeds for less than one text in a hundred (benches/NOTES.md)."""
@@ -156,7 +176,7 @@ class TokenEstimator:
 
     def upper_of_total(self, counts: Sequence[int], /) -> int:
         """Return a bound on the sum of several counts, which errors that average out let be nearer."""
-        return self.native.upper_of_total(list(counts))
+        return self.native.upper_of_total([whole_number("counts", each, 0, 2**63 - 1) for each in counts])
 
     def by_family(self, text: str, /) -> dict[str, int]:
         """Return the tokens of a text in every family."""
@@ -184,9 +204,9 @@ class TokenEstimator:
             MessageError: If a message cannot be read.
 
         >>> TokenEstimator(model="gpt-4o").count_request([{"role": "user", "content": "Hello, world!"}])
-        10
+        11
         """
-        listed = list(messages)
+        listed = _listed(messages)
         counts, total = self._request(self.native.count, listed, system, tools, format)
         bound = self.upper_of_total(counts) - sum(counts) if upper else 0
         return max(0, total + bound + self.lesson.offset)
@@ -210,12 +230,12 @@ class TokenEstimator:
         wire = formats.named(format, messages)
         total = billing.request_tokens(
             messages,
-            model=self.model or "",
+            model=self.like_model,
             counter=counted,
             system=system,
             tools=tools,
             format=wire.name,
-            media=lambda block: media_tokens(dict(block), self.model or ""),
+            media=lambda block: media_tokens(dict(block), self.like_model),
             frame=self.frame_in(wire.name),
         )
         return counts, total
@@ -245,7 +265,8 @@ class TokenEstimator:
             What has been learned so far.
 
         Raises:
-            OptionError: If the usage holds no count of the input.
+            MessageError: If a message cannot be read.
+        OptionError: If the usage holds no count of the input, or 0 for what is not empty.
 
         >>> estimator = TokenEstimator("o200k")
         >>> for words in (400, 800, 1600):
@@ -254,13 +275,15 @@ class TokenEstimator:
         True
         """
         tokens = prompt_tokens(usage_or_tokens)
-        listed = messages if isinstance(messages, str) else list(messages)
+        listed = messages if isinstance(messages, str) else _listed(messages)
+        if not tokens and listed:
+            raise OptionError("usage_or_tokens", usage_or_tokens, "at least 1 token for what is not empty")
         mixed = self.profile == "any"
-        plain = _estimator(self.profile, self._weights, None, 1.0, None)
+        plain = _estimator(self.profile, self._weights, None)
         names = plain.families if mixed else [self.profile]
         estimates = []
         for name in names:
-            native = _estimator(name, self._weights, None, 1.0, self._fingerprints)
+            native = _estimator(name, self._weights, self._fingerprints)
             if isinstance(listed, str):
                 estimates.append(float(native.count(listed)))
             else:
@@ -273,17 +296,10 @@ class TokenEstimator:
         return self.lesson
 
 
-@lru_cache(maxsize=64)
-def _estimator(
-    profile: str,
-    weights: bytes | None,
-    mix: tuple[float, ...] | None,
-    factor: float,
-    fingerprints: bytes | None,
-) -> Estimator:
-    """Estimators are kept, since each remembers the texts that it was asked for."""
-    weighed = None if mix is None else list(mix)
-    return Estimator(profile, weights=weights, mix=weighed, factor=factor, fingerprints=fingerprints)
+@lru_cache(maxsize=32)
+def _estimator(profile: str, weights: bytes | None, fingerprints: bytes | None) -> Estimator:
+    """Estimators that have learned nothing are kept, since each remembers the texts that it was asked for."""
+    return Estimator(profile, weights=weights, fingerprints=fingerprints)
 
 
 def _fingerprints(given: Path | str | bytes | bool, profile: str) -> bytes | None:  # noqa: FBT001
@@ -302,8 +318,23 @@ def _fingerprints(given: Path | str | bytes | bool, profile: str) -> bytes | Non
         raise CounterUnavailable(profile, (package,), {package: problem}) from None
 
 
-AnyCounter = TokenCounter | str | Callable[[str], int] | Callable[[Any], int]
+class Tokenizer(Protocol):
+    """What tokenizers have in common, whatever else they take and give."""
+
+    @property
+    def encode(self) -> Callable[..., Any]:
+        """Encodes a text."""
+        ...
+
+
+AnyCounter = TokenCounter | Tokenizer | str | Callable[[str], int] | Callable[[Any], int]
 """A `TokenCounter`, a tokenizer, the name of a profile or of a model, or a callable that counts a text or a message."""
+
+
+def _listed(messages: Any) -> list[formats.Message]:
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise OptionError("messages", messages, "a list of messages")
+    return list(messages)
 
 
 def estimator_for(counter: object) -> TokenEstimator | None:
@@ -342,7 +373,9 @@ class Measure:
 
         adapted = as_counter(counter)
         if adapted is not None:
-            self.is_tokenizer = isinstance(adapted, (Counter, Remembered)) and not hasattr(adapted, "count_message")
+            known = isinstance(adapted, (Counter, Remembered)) and not hasattr(adapted, "count_message")
+            # One that splits finer than any family known is asked for every text.
+            self.is_tokenizer = known and adapted.count(_PROBE) <= TokenEstimator("any").count(_PROBE)
             counter = adapted
         if isinstance(counter, TokenCounter):
             self._of_text = getattr(counter, "upper", counter.count)
@@ -374,29 +407,31 @@ class Measure:
         """Tokens of a message."""
         if self._of_message is not None:
             return _checked(self._of_message(message))
-        media = MEDIA_TOKENS * self._wire.media(message)
+        like = "" if self.estimator is None else self.estimator.like_model
+        media = sum(media_tokens(dict(block), like) for block in self._wire.media(message))
         return self.frame.message + media + sum(map(self.text, self._wire.texts(message)))
 
-    def value(self, value: Any) -> int:
-        """Tokens of a system prompt or of tool schemas: a string as it is, anything else as JSON."""
+    def value(self, value: Any, *, upper: bool = True) -> int:
+        """Tokens of a system prompt or of tool schemas, at most: a string as it is, anything else as JSON."""
         try:
             written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         except (TypeError, ValueError, RecursionError) as error:
             raise OptionError("system or tools", type(value).__name__, f"writable as JSON ({error})") from error
-        if self.estimator is not None:
+        if self.estimator is not None and upper:
             return self.estimator.upper(written)
         return self.text(written)
 
-    def tools(self, tools: Any) -> int:
-        """Tokens of tool schemas, as the family writes them."""
+    def tools(self, tools: Any, *, upper: bool = True) -> int:
+        """Tokens of tool schemas, at most, as the family writes them."""
         if self.estimator is None or self.estimator.profile == "script":
-            return self.value(tools)
+            return self.value(tools, upper=upper)
         from secateur import billing
 
         try:
-            return billing.tool_tokens(tools, self.frame, self.estimator.upper)
+            count = self.estimator.upper if upper else self.estimator.count
+            return billing.tool_tokens(tools, self.frame, count)
         except OptionError:
-            return self.value(tools)
+            return self.value(tools, upper=upper)
 
 
 def _grows(counter: Callable[[Any], object], make: Callable[[str], Any]) -> bool:
@@ -439,7 +474,7 @@ def estimate_tokens(
         MessageError: If a message cannot be read.
 
     >>> estimate_tokens("Hello, world!", "gpt-4o")
-    3
+    4
     >>> estimate_tokens("Привет, мир!", profile="script")
     6
     >>> estimate_tokens([{"role": "user", "content": "你好"}], profile="script")

@@ -46,9 +46,9 @@ class WireFormat(ABC):
         """All that a message says, for a counter of texts: strings as they are, all else as JSON, media left out."""
         return [text for key, value in message.items() if key not in _SILENT for text in _texts(value)]
 
-    def media(self, message: Message) -> int:
-        """How many images, documents and sounds a message holds."""
-        return sum(_media(value) for value in message.values())
+    def media(self, message: Message) -> list[Mapping[str, Any]]:
+        """The images, documents, sounds and films that a message holds, as blocks."""
+        return [block for value in message.values() for block in _media(value)]
 
     def cut_overhead(self, value: Any) -> int:
         """Tokens that stand around the text to which a value is cut, beside what stood around the value."""
@@ -169,24 +169,35 @@ def as_json(value: Any) -> str:
 _SILENT = frozenset({"role", "id", "tool_call_id", "call_id", "type", "status"})
 """Keys of a message that cost nothing of their own, or are counted with it."""
 _MEDIA_KINDS = frozenset(
-    {"image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url", "document"}
+    {
+        *("image", "image_url", "input_image", "document", "document_url", "file", "file_url", "input_file"),
+        *("audio", "audio_url", "input_audio", "video", "video_url"),
+    }
 )
+"""As in rust/secateur-python/src/formats/meter.rs."""
 _MEDIA_KEYS = ("inlineData", "inline_data", "fileData", "file_data", "image", "document", "video")
 
 
-def _is_media(block: Mapping[str, Any]) -> bool:
+def is_media(block: Mapping[str, Any]) -> bool:
+    """Whether a block is an image, a document, a sound or a film."""
     return block.get("type") in _MEDIA_KINDS or any(isinstance(block.get(key), Mapping) for key in _MEDIA_KEYS)
 
 
-def _media(value: Any) -> int:
+def _media(value: Any) -> Iterable[Mapping[str, Any]]:
     if isinstance(value, Mapping):
-        return 1 if _is_media(value) else sum(map(_media, value.values()))
-    return sum(map(_media, value)) if isinstance(value, (list, tuple)) else 0
+        if is_media(value):
+            yield value
+        else:
+            for each in value.values():
+                yield from _media(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _media(each)
 
 
 def _without_payloads(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {} if _is_media(value) else {key: _without_payloads(each) for key, each in value.items()}
+        return {} if is_media(value) else {key: _without_payloads(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_without_payloads(each) for each in value]
     return "" if isinstance(value, bytes) else value
@@ -201,7 +212,7 @@ def _texts(value: Any) -> Iterable[str]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _texts(each)
-    elif isinstance(value, Mapping) and _is_media(value):
+    elif isinstance(value, Mapping) and is_media(value):
         return
     elif isinstance(value, Mapping) and isinstance(value.get("text"), str) and value.get("type", "text") in _TEXTS:
         yield value["text"]

@@ -22,8 +22,8 @@ const PAIRS: usize = INPUTS.div_ceil(2);
 const UNIT: f32 = 1.0 / 65_536.0;
 /// Tokens a character, at least: no text known has fewer.
 const LEAST_RATE: f32 = 0.04;
-/// Most tokens for a byte of UTF-8: byte-pair encodings have at most one; Claude 3 and later reached 1.24 on text made
-/// of markers (facts of 30 November 2026, section 0).
+/// Most tokens for a byte of UTF-8: byte-pair encodings have at most one; Claude 3 and later were measured at 1.24 on
+/// text made of markers.
 const MOST_PER_BYTE: f64 = 1.25;
 /// ln(n)/8 keeps the length in the range of the other inputs.
 const LENGTH_SCALE: f32 = 0.125;
@@ -31,7 +31,7 @@ const LENGTH_SCALE: f32 = 0.125;
 const MAGIC: &[u8] = b"secateur tokens 1\n";
 static BUILT_IN: &[u8] = include_bytes!("../data/families.bin");
 
-/// Weights for families of tokenizers, as `tools/fit_families.py` writes them.
+/// Weights for families of tokenizers, as the command `secateur fit-tokens` writes them.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// Names of the families, in the order of the estimates.
@@ -63,9 +63,9 @@ pub struct Margin {
 }
 
 impl Margin {
-    /// A bound on a total, from the sum of the estimates and the sum of their squares.
+    /// A bound on a total, from the sum of the estimates and the sum of [`square`] over them.
     ///
-    /// Errors of a conversation's texts have a common part and one each: `total + √((shared·total)² + own²·squares)`.
+    /// Errors of a conversation's texts have a part in common and one each: `total + √((shared·total)² + own²·squares)`.
     #[must_use]
     pub fn bound(&self, total: u64, squares: f64) -> u64 {
         if self.shared == 0.0 && self.own == 0.0 {
@@ -143,6 +143,13 @@ impl Model {
         let mut reader = Reader(bytes.strip_prefix(MAGIC).ok_or(Error::Weights("is no file of weights"))?);
         let about = reader.line()?;
         let families: Vec<String> = reader.line()?.split(' ').map(str::to_owned).collect();
+        if families
+            .iter()
+            .enumerate()
+            .any(|(at, name)| name.is_empty() || families.iter().take(at).any(|other| other == name))
+        {
+            return Err(Error::Weights("has families without names of their own"));
+        }
         let shape = reader.line()?;
         if shape != format!("{FEATURES} {HIDDEN}") {
             return Err(Error::Weights("is for other features than this version counts"));
@@ -173,6 +180,9 @@ impl Model {
         let margins =
             margins.as_chunks().0.iter().map(|&[shared, own]| Margin { shared: shared.into(), own: own.into() });
         let margins = margins.collect();
+        if !reader.0.is_empty() {
+            return Err(Error::Weights("goes on after its end"));
+        }
         Ok(Self { families, about, caps, factors, linear, first, first_bias, second, second_bias, margins })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::estimate::{Margin, Model};
+use crate::estimate::{Margin, Model, Read};
 use crate::features::Features;
 use crate::fingerprint::Fingerprints;
 use crate::text::Text;
@@ -17,8 +17,19 @@ pub enum Profile {
     Family(usize),
     /// An unknown tokenizer: the most that any family gives.
     Envelope,
-    /// An unknown tokenizer, as a mix of families that usage figures have shown: a weight for each.
-    Mix(Vec<f64>),
+    /// An unknown tokenizer, of which usage figures have shown something.
+    Mix(Mix),
+}
+
+/// What usage figures have shown of an unknown tokenizer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mix {
+    /// The weight of each family.
+    pub weights: Vec<f64>,
+    /// By what each family is multiplied that may still be the one; 0 for those that cannot.
+    pub possible: Vec<f64>,
+    /// How far the weights are believed, from 0 to 1; the rest is the most of what may be.
+    pub trust: f64,
 }
 
 /// An estimate of tokens, with what was learned of it.
@@ -33,7 +44,7 @@ pub struct Estimator {
     most_per_byte: f64,
 }
 
-/// A text is never so short that its estimate is off by less than its `own` share of so many tokens more.
+/// The error of short texts does not shrink with the text: so many tokens are added to each before it is squared.
 const LEAST_OFF: f64 = 8.0;
 /// Longest text that is counted whole before asking whether a part of it exceeds a limit.
 const PREFIX: usize = 16 * 1024;
@@ -91,7 +102,10 @@ impl Estimator {
         let families = (0..self.model.families.len()).map(|family| read.tokens(family));
         let estimate = match &self.profile {
             Profile::Family(family) => read.tokens(*family),
-            Profile::Mix(weights) => families.zip(weights).map(|(tokens, weight)| tokens * weight).sum(),
+            Profile::Mix(mix) => {
+                let mixed: f64 = families.zip(&mix.weights).map(|(tokens, weight)| tokens * weight).sum();
+                mixed * mix.trust + mix.most(&read) * (1.0 - mix.trust)
+            }
             Profile::Script | Profile::Envelope => families.fold(0.0, f64::max),
         };
         self.scaled(estimate).max(1)
@@ -116,9 +130,17 @@ impl Estimator {
         if self.profile == Profile::Script && self.fingerprints.is_none() {
             return self.count(text);
         }
-        let tokens = self.count(text);
+        let tokens = self.count(text).max(self.most_possible(text));
         let most = self.scaled((text.utf8_length() as f64 * self.most_per_byte).ceil());
         self.margin.bound(tokens, square(tokens)).min(most.max(tokens))
+    }
+
+    /// What a text may cost by any family that may be the one: reports on one script say little of another.
+    fn most_possible(&self, text: Text<'_>) -> u64 {
+        match &self.profile {
+            Profile::Mix(mix) => self.scaled(mix.most(&self.model.read(&Features::of(text)))),
+            _ => 0,
+        }
     }
 
     /// Tokens of a text in each family of the model, in fractions, without the factor.
@@ -136,7 +158,13 @@ impl Estimator {
     }
 }
 
-/// What a text adds to the sum of squares of [`Margin::bound`].
+impl Mix {
+    fn most(&self, read: &Read<'_>) -> f64 {
+        self.possible.iter().enumerate().map(|(family, factor)| factor * read.tokens(family)).fold(0.0, f64::max)
+    }
+}
+
+/// What a text adds to the sum of squares of [`Margin::bound`]: (tokens + 8)².
 #[must_use]
 pub fn square(tokens: u64) -> f64 {
     let off = tokens as f64 + LEAST_OFF;

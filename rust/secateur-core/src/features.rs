@@ -195,9 +195,10 @@ impl Scanner {
         let mut counts = [0; GENERAL + FOREIGN];
         let (mut read, mut foreign) = (0, false);
         for (place, start) in (0..length).step_by(size).enumerate() {
-            let group = place / sparse;
+            // In 32 bits, so that it is the same on every machine.
+            let group = (place / sparse) as u32;
             // A multiplicative hash, so that no regularity of the text meets one of the sample.
-            let chosen = (group.wrapping_mul(0x9E37_79B1) >> 16) % sparse;
+            let chosen = (group.wrapping_mul(0x9E37_79B1) >> 16) as usize % sparse;
             if place % sparse != chosen {
                 continue;
             }

@@ -1,9 +1,10 @@
-//! The engine of secateur: fitting a history into a budget, token estimation by script, exact cosine search.
+//! The engine of secateur: fitting a history into a budget, token estimation by model family, what media cost, exact
+//! cosine search.
 //!
 //! Knows nothing of Python. Every function is deterministic: the same input gives the same bits on every
 //! machine, so that what is chosen for a request can be computed again later.
 
-#![deny(unsafe_code)] // Allowed in simd.rs alone.
+#![deny(unsafe_code)] // Allowed in simd alone.
 
 mod class_table;
 mod error;
@@ -29,7 +30,7 @@ mod vectors;
 
 pub use error::Error;
 pub use estimate::{Margin, Model, Read};
-pub use estimator::{Estimator, Profile, square};
+pub use estimator::{Estimator, Mix, Profile, square};
 pub use features::{FEATURES, Features, SAMPLED_FROM, class_of, feature_names};
 pub use fingerprint::{COUNTERS, Counters, Fingerprints};
 pub use fit::{Automaton, Settings};

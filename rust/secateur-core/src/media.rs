@@ -88,6 +88,8 @@ const PAGE_BYTES: u64 = 10_000;
 const MOST_PAGES: u64 = 1_000;
 /// Sound of unknown length: 32 kbit/s, as compressed speech.
 const AUDIO_BYTES_PER_SECOND: u64 = 4_000;
+/// The thinnest speech that codecs give: 0.8 kbit/s.
+const LEAST_BYTES_PER_SECOND: u64 = 100;
 /// Film of unknown length: 500 kbit/s, as a sparse screen recording.
 const VIDEO_BYTES_PER_SECOND: u64 = 62_500;
 
@@ -237,7 +239,9 @@ fn saturate(tokens: u64) -> u32 {
 }
 
 fn timed(milliseconds: Option<u64>, bytes: u64, bytes_per_second: u64, tokens_per_second: u64) -> u32 {
-    let milliseconds = milliseconds.unwrap_or_else(|| bytes.saturating_mul(1_000) / bytes_per_second);
+    // No sound or film is so thin; what a header says more is not believed.
+    let most = if bytes == 0 { u64::MAX } else { bytes.saturating_mul(1_000) / LEAST_BYTES_PER_SECOND };
+    let milliseconds = milliseconds.unwrap_or_else(|| bytes.saturating_mul(1_000) / bytes_per_second).min(most);
     saturate(milliseconds.saturating_mul(tokens_per_second).div_ceil(1_000))
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use secateur_core::{Error, Estimator, Features, Margin, Model, Profile, Text, square};
+use secateur_core::{Error, Estimator, Features, Margin, Mix, Model, Profile, Text, square};
 
 const WEIGHTS: &[u8] = include_bytes!("../data/families.bin");
 const ENGLISH: &str = "The quick brown fox jumps over the lazy dog. It was not amused, and said so at length.";
@@ -39,8 +39,11 @@ fn an_unknown_tokenizer_is_the_most_of_all_or_a_mix() {
     assert!((most as f64 - all.iter().copied().fold(0.0, f64::max)).abs() <= 0.5);
     let mut weights = vec![0.0; all.len()];
     weights[0] = 1.0;
-    let mix = Estimator::new(model(), Profile::Mix(weights), 1.0).count(ENGLISH.into());
-    assert!((mix as f64 - all[0]).abs() <= 0.5);
+    let mix = |trust| Mix { weights: weights.clone(), possible: vec![1.0; all.len()], trust };
+    let mixed = |trust| Estimator::new(model(), Profile::Mix(mix(trust)), 1.0);
+    assert!((mixed(1.0).count(ENGLISH.into()) as f64 - all[0]).abs() <= 0.5);
+    assert_eq!(mixed(0.0).count(ENGLISH.into()), most);
+    assert!(mixed(1.0).upper(ENGLISH.into()) > most);
 }
 
 #[test]

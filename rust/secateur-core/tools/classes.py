@@ -78,7 +78,14 @@ INDIC = {
     "Sinh": "Sinhala",
 }
 # Letters and marks apart: a mark seldom begins a token.
-MARKED = INDIC | {"Thai": "Thai", "Laoo": "Lao", "Tibt": "Tibetan", "Mymr": "Myanmar", "Khmr": "Khmer", "Hebr": "Hebrew"}
+MARKED = INDIC | {
+    "Thai": "Thai",
+    "Laoo": "Lao",
+    "Tibt": "Tibetan",
+    "Mymr": "Myanmar",
+    "Khmr": "Khmer",
+    "Hebr": "Hebrew",
+}
 PLAIN = {
     "Geor": "Georgian",
     "Ethi": "Ethiopic",
@@ -113,7 +120,11 @@ NAMES = [
     *CYRILLIC,
     *ARABIC,
     *GREEK,
-    *(name for script, each in MARKED.items() for name in (each, f"{each}Mark", *([f"{each}Virama"] if script in INDIC else []))),
+    *(
+        name
+        for script, each in MARKED.items()
+        for name in (each, f"{each}Mark", *([f"{each}Virama"] if script in INDIC else []))
+    ),
     "TibetanPunctuation",
     "HangulOpen",
     "HangulClosed",
@@ -176,7 +187,7 @@ def by_block(point: int) -> str | None:
         (0x1EA0, 0x1EF9, "Vietnamese"),
         (0x2500, 0x259F, "BoxDrawing"),
         (0x3000, 0x303F, "Ideographic"),
-        (0xD800, 0xDFFF, "Letter3"),  # lone surrogates
+        (0xD800, 0xDFFF, "Symbol"),  # lone surrogates, like U+FFFD in whose place tokenizers see them
         (0xFE00, 0xFE0F, "Joiner"),
         (0xFF00, 0xFFEF, "FullWidth"),
         (0x1F1E6, 0x1F1FF, "Flag"),
@@ -188,7 +199,7 @@ def by_block(point: int) -> str | None:
     return "Joiner" if point == 0x200D else None
 
 
-def by_script(character: str, category: str) -> str | None:
+def by_script(character: str, category: str) -> str | None:  # noqa: PLR0911
     """Classes that are scripts."""
     point, script = ord(character), scripts.script(character)
     if script == "Hang":
@@ -214,7 +225,7 @@ def by_script(character: str, category: str) -> str | None:
     return None
 
 
-def by_category(character: str, category: str) -> str:
+def by_category(character: str, category: str) -> str:  # noqa: PLR0911
     """Classes of what is left."""
     point = ord(character)
     if category[0] == "M":

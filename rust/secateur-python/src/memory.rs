@@ -9,13 +9,14 @@ use pyo3::types::PyString;
 
 /// Entries of a generation: two are kept, of 24 bytes an entry.
 const GENERATION: usize = 1 << 16;
-/// Longer texts are sampled, which takes less time than their hash.
+/// Longer texts are sampled by features, which takes less time than their hash.
 const LONGEST: usize = secateur_core::SAMPLED_FROM;
 
 /// A text by the hash that the interpreter keeps in it, and its length.
 ///
-/// The hash has 64 bits and a key of the process, so that another text has the same with a chance of 1 in 10^19: the
-/// texts themselves need not be kept, which would hold the memory of whole histories.
+/// The hash has a secret key of the process (SipHash), and 64 bits on the machines that wheels are made for: another text
+/// of the same length has the same by a chance of 1 in 10^19. Comparing texts would mean keeping them, and with them
+/// the memory of whole histories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     hash: isize,
@@ -52,8 +53,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The key of a text; nothing for one that is not worth remembering.
+    /// The key of a text; nothing for one that is not worth remembering, or cannot be told apart.
     pub(crate) fn key(text: &Bound<'_, PyString>) -> PyResult<Option<Key>> {
+        // A subclass may have a hash and a length of its own.
+        if !text.is_exact_instance_of::<PyString>() {
+            return Ok(None);
+        }
         let length = text.len()?;
         Ok(if length < LONGEST { Some(Key { hash: text.hash()?, length }) } else { None })
     }

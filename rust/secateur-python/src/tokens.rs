@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use secateur_core::media::MediaRule;
 use secateur_core::{
-    Estimator as CoreEstimator, FEATURES, Features, Fingerprints, Model, Profile, ScriptCounts, boundaries,
+    Estimator as CoreEstimator, FEATURES, Features, Fingerprints, Mix, Model, Profile, ScriptCounts, boundaries,
 };
 
 use crate::error::to_python;
@@ -66,7 +66,7 @@ impl Estimator {
     fn new(
         profile: &str,
         weights: Option<&[u8]>,
-        mix: Option<Vec<f64>>,
+        mix: Option<(Vec<f64>, Vec<f64>, f64)>,
         factor: f64,
         fingerprints: Option<&[u8]>,
     ) -> PyResult<Self> {
@@ -77,7 +77,7 @@ impl Estimator {
         let family = model.families.iter().position(|name| name == profile);
         let profile = match (profile, family, mix) {
             ("script", ..) => Profile::Script,
-            ("any", _, Some(weights)) => Profile::Mix(weights),
+            ("any", _, Some((weights, possible, trust))) => Profile::Mix(Mix { weights, possible, trust }),
             ("any", _, None) => Profile::Envelope,
             (_, Some(family), _) => Profile::Family(family),
             (name, None, _) => return Err(PyKeyError::new_err(name.to_owned())),
@@ -119,7 +119,8 @@ impl Estimator {
     #[allow(clippy::needless_pass_by_value)] // Lists of numbers arrive as vectors of their own.
     fn upper_of_total(&self, counts: Vec<u64>) -> u64 {
         let squares = counts.iter().map(|&count| secateur_core::square(count)).sum();
-        self.core.margin().bound(counts.iter().sum(), squares)
+        let total = counts.iter().fold(0, |total: u64, &count| total.saturating_add(count));
+        self.core.margin().bound(total, squares)
     }
 
     /// The tokens of a text in each family, in fractions.

@@ -6,18 +6,21 @@
 use super::bytes::{Bytes, Portable};
 use crate::class_table::{LAST_HAN, LAST_LATIN, LAST_LETTER};
 
-/// Characters of a block: as many as counters of eight bits can hold with vectors of 16 bytes.
+/// Characters of a block: fewer than counters of eight bits can hold with vectors of 16 bytes, and its masks stay in the
+/// first cache.
 pub(crate) const BLOCK: usize = 2048;
 /// Characters before a block that conditions look back on, and room behind it for the last vector.
 pub(crate) const MARGIN: usize = 32;
 const LENGTH: usize = BLOCK + 3 * MARGIN;
+/// Loops over a block and one character of padding stay within the arrays, with vectors of 32 bytes.
+const FITS: () = assert!(MARGIN + BLOCK + 1 + MARGIN / 2 + 32 <= LENGTH);
 /// The class byte of no character.
 pub(crate) const NOTHING: u8 = 0xFF;
 
 /// The conditions counted for every text, in their order. A run is of equal kind, without a break; "letter 3" counts
 /// the letters that are at least the third of their run.
 pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
-    // of_kinds
+    // Kinds of characters.
     "letter",
     "upper",
     "digit",
@@ -25,7 +28,7 @@ pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
     "newline",
     "tab",
     "punctuation",
-    // of_words
+    // Words.
     "word",
     "word after space",
     "word after punctuation",
@@ -35,7 +38,7 @@ pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
     "case change",
     "capital",
     "hump",
-    // of_numbers_and_signs
+    // Numbers and runs of signs.
     "number",
     "digit 2",
     "digit 4",
@@ -44,13 +47,13 @@ pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
     "punctuation 2",
     "punctuation after letter",
     "punctuation repeated",
-    // of_gaps
+    // Gaps.
     "gap",
     "spaces",
     "space 5",
     "newline 2",
     "space after newline",
-    // of_letters
+    // Letters that tell languages apart.
     "letter k",
     "letter j",
     "letter z",
@@ -61,7 +64,7 @@ pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
     "letter a",
     "letter c",
     "letter u",
-    // of_edges
+    // Edges of words.
     "word ends in a",
     "word ends in i",
     "word ends in y",
@@ -72,7 +75,7 @@ pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
     "word after _",
     "word after .",
     "word after /",
-    // of_signs
+    // Signs.
     "sign -",
     "sign ,",
     "sign _",
@@ -82,7 +85,7 @@ pub(crate) const NAMES: [&str; GENERAL + FOREIGN] = [
     "sign :",
     "sign [",
     "sign /",
-    // of_foreign
+    // What is not ASCII.
     "other word",
     "other word after space",
     "other letter 3",
@@ -159,6 +162,7 @@ pub(crate) fn count(
     foreign: bool,
     counts: &mut [u32; GENERAL + FOREIGN],
 ) {
+    let () = FITS;
     let length = length.min(BLOCK + 1);
     // SAFETY: the instruction set has been detected or is part of the architecture; `length` is within the block.
     unsafe {
@@ -208,11 +212,12 @@ macro_rules! walk {
 /// # Safety
 ///
 /// The instruction set of `V` is there, and `length` is at most [`BLOCK`] + 1.
-#[allow(clippy::inline_always, clippy::too_many_lines)] // As above; one list of conditions reads better whole.
+// Only inside its caller is it compiled for that caller's instruction set; one list of conditions reads better whole.
+#[allow(clippy::inline_always, clippy::too_many_lines)]
 #[inline(always)]
 unsafe fn count_in<V: Bytes>(masks: &mut Masks, length: usize, foreign: bool, counts: &mut [u32; GENERAL + FOREIGN]) {
     let mut counts = counts.iter_mut();
-    // SAFETY: every access is at MARGIN - 8 .. MARGIN + BLOCK + 1 + 32 of arrays of LENGTH bytes.
+    // SAFETY: every access lies in MARGIN - 7 .. MARGIN + length + 32 of arrays of LENGTH bytes, which FITS says is enough.
     unsafe {
         set_masks::<V>(masks, length, foreign);
         let m = &*masks;
@@ -347,12 +352,12 @@ unsafe fn count_in<V: Bytes>(masks: &mut Masks, length: usize, foreign: bool, co
 }
 
 /// Writes the masks of a block, and of the margin before it.
-#[allow(clippy::inline_always)] // As above.
+#[allow(clippy::inline_always)] // Only inside its caller is it compiled for that caller's instruction set.
 #[inline(always)]
 unsafe fn set_masks<V: Bytes>(m: &mut Masks, length: usize, foreign: bool) {
     let mut at = 0;
     while at < MARGIN + length {
-        // SAFETY: as in the caller, of whom the margin is part.
+        // SAFETY: from 0 to at most MARGIN + length + 31.
         unsafe {
             let text = V::load(m.text.as_ptr().add(at));
             let folded = text.or(V::splat(0x20));
@@ -377,7 +382,7 @@ unsafe fn set_masks<V: Bytes>(m: &mut Masks, length: usize, foreign: bool) {
     // Half a margin in, so that three more characters stand before; and as far behind, where vectors end elsewhere.
     let mut at = MARGIN / 2;
     while at < MARGIN + length + MARGIN / 2 {
-        // SAFETY: as above.
+        // SAFETY: from MARGIN / 2 - 3 to at most MARGIN + length + MARGIN / 2 + 31.
         unsafe {
             run::<V, 4>(&m.digit, at).store(m.digit4.as_mut_ptr().add(at));
             run::<V, 4>(&m.letter, at).store(m.letter4.as_mut_ptr().add(at));
@@ -387,7 +392,7 @@ unsafe fn set_masks<V: Bytes>(m: &mut Masks, length: usize, foreign: bool) {
 }
 
 /// Where the last `N` characters all are of a kind.
-#[allow(clippy::inline_always)] // As above.
+#[allow(clippy::inline_always)] // Only inside its caller is it compiled for that caller's instruction set.
 #[inline(always)]
 unsafe fn run<V: Bytes, const N: usize>(mask: &[u8; LENGTH], at: usize) -> V {
     // SAFETY: the caller's places reach back at least N characters.
@@ -402,28 +407,28 @@ unsafe fn run<V: Bytes, const N: usize>(mask: &[u8; LENGTH], at: usize) -> V {
     }
 }
 
-#[allow(clippy::inline_always)] // As above.
+#[allow(clippy::inline_always)] // Only inside its caller is it compiled for that caller's instruction set.
 #[inline(always)]
 unsafe fn within<V: Bytes>(text: V, first: u8, last: u8) -> V {
     // SAFETY: the caller has the instruction set.
     unsafe { text.minus(V::splat(first)).at_most(V::splat(last - first)) }
 }
 
-#[allow(clippy::inline_always)] // As above.
+#[allow(clippy::inline_always)] // Only inside its caller is it compiled for that caller's instruction set.
 #[inline(always)]
 unsafe fn other_letter<V: Bytes>(text: V) -> V {
     // SAFETY: the caller has the instruction set.
     unsafe { within(text, LAST_HAN + 1, LAST_LETTER) }
 }
 
-#[allow(clippy::inline_always)] // As above.
+#[allow(clippy::inline_always)] // Only inside its caller is it compiled for that caller's instruction set.
 #[inline(always)]
 unsafe fn chinese_and_sign<V: Bytes>(text: V) -> (V, V) {
     // SAFETY: the caller has the instruction set.
     unsafe { (within(text, LAST_LATIN + 1, LAST_HAN), within(text, LAST_LETTER + 1, NOTHING - 1)) }
 }
 
-#[allow(clippy::inline_always)] // As above.
+#[allow(clippy::inline_always)] // Only inside its caller is it compiled for that caller's instruction set.
 #[inline(always)]
 unsafe fn foreign_character<V: Bytes>(text: V) -> V {
     // SAFETY: the caller has the instruction set.

@@ -82,8 +82,7 @@ fn scale_avx2(counts: &[u32], root: f32, share: f32, roots: &mut [f32], shares: 
 #[inline(always)]
 fn scale_portable(counts: &[u32], root: f32, share: f32, roots: &mut [f32], shares: &mut [f32]) {
     for ((&count, to_root), to_share) in counts.iter().zip(roots).zip(shares) {
-        // Counts of a text stay below 2^31, and signed numbers convert in one instruction.
-        let count = count.cast_signed() as f32;
+        let count = count as f32;
         *to_root = count.sqrt() * root;
         *to_share = count * share;
     }

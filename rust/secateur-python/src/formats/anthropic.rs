@@ -20,12 +20,12 @@ impl Reader<'_> {
         })?;
         let Some(content) = get(message, intern!(py, "content"))? else { return Ok(()) };
         if content.is_instance_of::<PyString>() {
-            reading.tokens += meter.cost(&content)?.tokens;
+            reading.add(meter.cost(&content)?.tokens);
             return Ok(());
         }
         for element in list(Some(&content), "content")? {
             if element.is_instance_of::<PyString>() {
-                reading.tokens += meter.cost(&element)?.tokens;
+                reading.add(meter.cost(&element)?.tokens);
                 continue;
             }
             let block = dict(&element, "a block")?;
@@ -43,7 +43,7 @@ impl Reader<'_> {
                     let content = meter.content(result.as_ref(), |block| meter.typed_block(block))?;
                     self.add_result(reading, id, None, content);
                 }
-                _ => reading.tokens += meter.typed_block(block)?.tokens,
+                _ => reading.add(meter.typed_block(block)?.tokens),
             }
         }
         if reading.parts.iter().any(|part| part.result) {

@@ -33,7 +33,7 @@ impl Reader<'_> {
                     meter.content(get(result, intern!(py, "content"))?.as_ref(), |block| block_cost(meter, block))?;
                 self.add_result(reading, id, None, content);
             } else {
-                reading.tokens += block_cost(meter, block)?.tokens;
+                reading.add(block_cost(meter, block)?.tokens);
             }
         }
         if reading.parts.iter().any(|part| part.result) {

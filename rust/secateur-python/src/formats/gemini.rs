@@ -21,7 +21,7 @@ impl Reader<'_> {
         };
         for element in list(get(message, intern!(py, "parts"))?.as_ref(), "parts")? {
             if element.is_instance_of::<PyString>() {
-                reading.tokens += meter.cost(&element)?.tokens;
+                reading.add(meter.cost(&element)?.tokens);
                 continue;
             }
             let part = dict(&element, "a part")?;
@@ -39,10 +39,10 @@ impl Reader<'_> {
                 let response = get(result, intern!(py, "response"))?;
                 let (key, content) =
                     response.as_ref().map_or(Ok((0, Cost::of(0, false))), |response| response_cost(meter, response))?;
-                reading.tokens += key;
+                reading.add(key);
                 self.add_result(reading, id_of(result)?, name, content);
             } else {
-                reading.tokens += part_cost(meter, part)?.tokens;
+                reading.add(part_cost(meter, part)?.tokens);
             }
         }
         if reading.parts.iter().any(|part| part.result) {

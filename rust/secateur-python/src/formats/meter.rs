@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use secateur_core::media::{Detail, MediaRule};
 use secateur_core::{Estimator, ScriptCounts, Text, payload};
 
@@ -13,9 +13,22 @@ use crate::text::with_text;
 
 /// Deeper values are refused, before the stack runs out.
 const DEEPEST: usize = 200;
-/// Kinds of blocks that hold media, where the kind stands under "type".
-const MEDIA_KINDS: [&str; 9] =
-    ["image", "image_url", "input_image", "input_audio", "audio", "file", "input_file", "video_url", "document"];
+/// Kinds of blocks that hold media, where the kind stands under "type"; as in python/secateur/formats/wire.py.
+const MEDIA_KINDS: [&str; 13] = [
+    "image",
+    "image_url",
+    "input_image",
+    "document",
+    "document_url",
+    "file",
+    "file_url",
+    "input_file",
+    "audio",
+    "audio_url",
+    "input_audio",
+    "video",
+    "video_url",
+];
 /// Keys of blocks and parts that hold media, where the kind is a key.
 const MEDIA_KEYS: [&str; 7] = ["inlineData", "inline_data", "fileData", "file_data", "image", "document", "video"];
 /// Longer documents are not searched for their pages, which takes 1 ms a MiB.
@@ -147,7 +160,7 @@ impl Meter {
         }
         if let Ok(text) = value.cast::<PyString>() {
             tally.quoted(text)?;
-        } else if let Ok(dict) = value.cast::<PyDict>() {
+        } else if let Some(dict) = &mapping(value)? {
             if is_media(dict)? {
                 *media = media.saturating_add(self.media(dict)?);
                 return Ok(());
@@ -174,9 +187,9 @@ impl Meter {
         } else if value.is_none() || value.is_instance_of::<PyBool>() {
             tally.mark("false");
         } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
-            tally.text(&value.str()?)?;
+            tally.text(&written(value)?)?;
         } else {
-            tally.quoted(&value.str()?)?;
+            tally.quoted(&written(value)?)?;
         }
         Ok(())
     }
@@ -239,7 +252,7 @@ impl Meter {
         }
         let text = payload.cast::<PyString>().map_err(PyErr::from)?;
         Ok(with_text(text, |text| match text {
-            Text::Ascii(base64) if key != "url" || base64.starts_with(b"data:") => {
+            Text::Ascii(base64) if key != "url" || is_data(base64) => {
                 self.payload(Payload::Base64(base64), sort, found.detail)
             }
             _ => self.payload(Payload::Absent, sort, found.detail),
@@ -340,7 +353,7 @@ impl Found<'_> {
 /// Looks for the payload of a media block and for what it is; providers nest them under many names.
 fn look_into<'py>(value: &Bound<'py, PyAny>, name: &str, found: &mut Found<'py>, depth: usize) -> Result<(), Problem> {
     const MOST_NESTED: usize = 6;
-    if let Ok(dict) = value.cast::<PyDict>() {
+    if let Some(dict) = mapping(value)? {
         if depth > MOST_NESTED {
             return Ok(());
         }
@@ -375,21 +388,48 @@ fn look_into<'py>(value: &Bound<'py, PyAny>, name: &str, found: &mut Found<'py>,
             };
         }
         "data" | "file_data" | "fileData" | "bytes" | "text" => found.payload = Some(("data", value.clone())),
-        "url" | "image_url" | "uri" | "fileUri" | "file_uri" | "file_url" => {
-            let is_data = with_text(text, |text| matches!(text, Text::Ascii(units) if units.starts_with(b"data:")))?;
-            if is_data {
+        "url" | "image_url" | "uri" | "fileUri" | "file_uri" | "file_url" | "audio_url" | "video_url"
+        | "document_url" | "audio" | "video" => {
+            if with_text(text, |text| matches!(text, Text::Ascii(units) if is_data(units)))? {
                 let mime = with_text(text, |text| {
                     let mut head = String::new();
                     text.prefix(64).append_to(&mut head);
                     head
                 })?;
-                found.hint(mime.trim_start_matches("data:").split([';', ',']).next().unwrap_or_default(), true);
+                found.hint(
+                    mime.to_ascii_lowercase().trim_start_matches("data:").split([';', ',']).next().unwrap_or_default(),
+                    true,
+                );
             }
             found.payload.get_or_insert(("url", value.clone()));
         }
         _ => {}
     }
     Ok(())
+}
+
+/// Whether an address holds its content.
+fn is_data(address: &[u8]) -> bool {
+    address.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"))
+}
+
+/// A mapping of any kind as a dict.
+fn mapping<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyDict>>, Problem> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return Ok(Some(dict.clone()));
+    }
+    if value.is_instance_of::<PyString>() || value.cast::<PyMapping>().is_err() {
+        return Ok(None);
+    }
+    let dict = PyDict::new(value.py());
+    dict.call_method1("update", (value,))?;
+    Ok(Some(dict))
+}
+
+/// A value written out.
+fn written<'py>(value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyString>, Problem> {
+    // Python refuses to write whole numbers of more than 4,300 digits.
+    value.str().map_err(|error| Problem::Said(format!("holds a value that cannot be written ({error})")))
 }
 
 /// Whether a block is an image, a document or a sound, by its kind: what a string looks like says nothing.

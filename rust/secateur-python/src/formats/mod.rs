@@ -72,6 +72,13 @@ pub(crate) struct Reading {
     pub(crate) parts: Vec<NewPart>,
 }
 
+impl Reading {
+    /// Adds tokens; more than there can be are as many as there can be.
+    fn add(&mut self, tokens: u32) {
+        self.tokens = self.tokens.saturating_add(tokens);
+    }
+}
+
 /// Reads message after message; remembers which tool a call names.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
@@ -140,10 +147,12 @@ impl<'a> Reader<'a> {
     ) -> Result<(), Problem> {
         let tool = if self.rules.tools.is_empty() { None } else { name.map(string).transpose()? };
         let meter = &self.rules.meter;
-        reading.tokens += meter.call + name.map(|name| meter.text(name)).transpose()?.unwrap_or_default();
+        reading.add(meter.call);
+        reading.add(name.map(|name| meter.text(name)).transpose()?.unwrap_or_default());
         if let Some(arguments) = arguments {
             let tokens = meter.cost(arguments)?.tokens;
-            reading.tokens += tokens + meter.arguments(arguments);
+            reading.add(tokens);
+            reading.add(meter.arguments(arguments));
             if self.rules.inputs {
                 let clearing = tool.as_ref().map_or(Clearing::Ordinary, |tool| self.rule(tool));
                 let note = self.rules.input_note;
@@ -162,7 +171,8 @@ impl<'a> Reader<'a> {
     /// Adds a result and the cost of its content, which can be cleared.
     fn add_result(&mut self, reading: &mut Reading, id: Option<String>, tool: Option<String>, content: Cost) {
         let tool = tool.or_else(|| self.tool_of_call.get(id.as_ref()?).cloned());
-        reading.tokens += self.rules.meter.result + content.tokens;
+        reading.add(self.rules.meter.result);
+        reading.add(content.tokens);
         reading.parts.push(NewPart {
             tokens: content.tokens,
             note: self.rules.result_note + content.around_note,

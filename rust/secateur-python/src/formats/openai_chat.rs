@@ -39,11 +39,11 @@ impl Reader<'_> {
             self.add_result(reading, id, name, said);
             return Ok(());
         }
-        reading.tokens += said.tokens;
+        reading.add(said.tokens);
         if message.len() > 2
             && let Some(name) = get(message, intern!(py, "name"))?
         {
-            reading.tokens += meter.text(&name)?;
+            reading.add(meter.text(&name)?);
         }
         if reading.kind != Kind::Assistant {
             return Ok(());
@@ -52,7 +52,7 @@ impl Reader<'_> {
         if message.len() > 3 {
             for key in [intern!(py, "reasoning_content"), intern!(py, "refusal"), intern!(py, "thinking_blocks")] {
                 if let Some(more) = get(message, key)? {
-                    reading.tokens += meter.cost(&more)?.tokens;
+                    reading.add(meter.cost(&more)?.tokens);
                 }
             }
         }

@@ -31,7 +31,7 @@ impl Reader<'_> {
             })?;
             reading.continues = reading.kind == Kind::Assistant;
             let content = get(item, intern!(py, "content"))?;
-            reading.tokens += meter.content(content.as_ref(), |block| meter.typed_block(block))?.tokens;
+            reading.add(meter.content(content.as_ref(), |block| meter.typed_block(block))?.tokens);
         } else if kind.strip_suffix("_output").is_some_and(|call| ANSWERED.contains(&call)) {
             reading.kind = Kind::Result;
             let output = get(item, intern!(py, "output"))?;
@@ -53,13 +53,13 @@ impl Reader<'_> {
             self.add_call(reading, id, name.as_ref(), arguments.as_ref())?;
         } else if ANSWERED.contains(&kind) {
             (reading.kind, reading.continues) = (Kind::Assistant, true);
-            reading.tokens += meter.cost(item.as_any())?.tokens;
+            reading.add(meter.cost(item.as_any())?.tokens);
             reading.calls.extend(id);
         } else {
             (reading.kind, reading.continues) = (Kind::Assistant, true);
             // What the server has condensed stands for all that it replaced.
             reading.pinned = kind.starts_with("compaction");
-            reading.tokens += meter.cost(item.as_any())?.tokens;
+            reading.add(meter.cost(item.as_any())?.tokens);
         }
         Ok(())
     }
