@@ -109,8 +109,11 @@ fn quantise_avx2(values: &[f32], caps: &[f32], factors: &[f32], inputs: &mut [i1
 fn quantise_portable(values: &[f32], caps: &[f32], factors: &[f32], inputs: &mut [i16]) {
     for (((&value, &cap), &factor), input) in values.iter().zip(caps).zip(factors).zip(inputs) {
         let value = if value < cap { value } else { cap };
-        // The half makes the conversion, which cuts off, round; values are not negative.
-        *input = (value * factor + 0.5) as i32 as i16;
+        // The half makes the conversion, which cuts off, round; out of range it would be 0, as from NaN.
+        let scaled = value * factor + 0.5;
+        let scaled = if (0.0..32_768.0).contains(&scaled) { scaled } else { 0.0 };
+        // SAFETY: the number is finite and within the range.
+        *input = unsafe { scaled.to_int_unchecked::<i32>() } as i16;
     }
 }
 
