@@ -12,7 +12,7 @@ from secateur import formats, validity
 from secateur._core import Fitter
 from secateur.errors import BudgetError, MessageError, OptionError, whole_number
 from secateur.notices import GOAL_CHARACTERS, Notes
-from secateur.tokens import AnyCounter, Measure, TokenEstimator
+from secateur.tokens import AnyCounter, Measure
 from secateur.truncate import truncate
 
 Action = Literal["kept", "mended", "cleared", "cut", "removed"]
@@ -564,20 +564,11 @@ class Fitting:
             clear_inputs=policy.clear_inputs,
             tools=dict(policy.tools),
             published=policy._ladder,
-            **self._counting(),
+            **measure.counting(estimated=self._estimated),
         )
         for setting in self.settings:
             fitter.set_budget(setting.start, self._room(setting))
         return fitter
-
-    def _counting(self) -> dict[str, Any]:
-        """How the core counts messages."""
-        estimator = TokenEstimator("any") if self._estimated else self._measure.estimator
-        if estimator is None or (estimator.profile == "script" and estimator.lesson.factor == 1):
-            return {"model": "" if estimator is None else estimator.like_model}
-        frame = estimator.frame_in(self.wire.name)
-        around = (max(frame.message, frame.system), frame.call, frame.argument, frame.result)
-        return {"estimator": estimator.native, "model": estimator.like_model, "frame": around}
 
     def _removed_note(self, goal: Sequence[formats.Message]) -> formats.Message | None:
         """The note for what was removed, with the beginning of the goal if there is one."""

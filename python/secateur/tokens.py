@@ -43,13 +43,19 @@ _EXAMPLES = {
 """A model of each family, for what stands around texts where only the family is known."""
 
 
+_MEDIA_MODEL = "gpt-4o"
+"""Whose rule holds for media where neither the model nor its provider is known."""
+_MEDIA_MODELS = {"anthropic": "claude-opus-4-8", "bedrock": "claude-opus-4-8", "gemini": "gemini-2.5-pro"}
+"""Whose rule holds where only the format tells the provider."""
+
+
 @runtime_checkable
 class TokenCounter(Protocol):
     """Counts tokens of texts.
 
     A method `count_message(message)` may count whole messages; without it a message costs its texts, each by itself,
-    what an image, a document or a sound costs with the dearest model, and `MESSAGE_TOKENS`. A method `upper(text)` may
-    give a bound that the true count does not exceed.
+    what an image, a document or a sound costs with a model of its format's provider, and `MESSAGE_TOKENS`. A method
+    `upper(text)` may give a bound that the true count does not exceed.
 
     >>> class Words:
     ...     def count(self, text: str) -> int:
@@ -144,6 +150,10 @@ class TokenEstimator:
         """The model, or one of the family; "" where neither is known."""
         return self.model or _EXAMPLES.get(self.profile, "")
 
+    def media_model(self, format: str) -> str:  # noqa: A002
+        """The model by whose rule images, documents, sounds and films are counted."""
+        return self.like_model or _MEDIA_MODELS.get(format, _MEDIA_MODEL)
+
     @property
     def frame(self) -> Frame:
         """What stands around the texts of a request to the model, or to one of the family."""
@@ -235,7 +245,7 @@ class TokenEstimator:
             system=system,
             tools=tools,
             format=wire.name,
-            media=lambda block: media_tokens(dict(block), self.like_model),
+            media=lambda block: media_tokens(dict(block), self.media_model(wire.name)),
             frame=self.frame_in(wire.name),
         )
         return counts, total
@@ -395,6 +405,16 @@ class Measure:
         """What stands around texts, where an estimator counts."""
         return _SCRIPT_FRAME if self.estimator is None else self.estimator.frame_in(self._wire.name)
 
+    def counting(self, *, estimated: bool) -> dict[str, Any]:
+        """How the core counts messages; `estimated` if an estimate stands in for the counter."""
+        estimator = TokenEstimator("any") if estimated else self.estimator or TokenEstimator("script")
+        media = estimator.media_model(self._wire.name)
+        if estimator.profile == "script" and estimator.lesson.factor == 1:
+            return {"model": media}
+        frame = estimator.frame_in(self._wire.name)
+        around = (max(frame.message, frame.system), frame.call, frame.argument, frame.result)
+        return {"estimator": estimator.native, "model": media, "frame": around}
+
     def text(self, text: str) -> int:
         """Tokens of a text."""
         if self._of_text is not None:
@@ -407,7 +427,7 @@ class Measure:
         """Tokens of a message."""
         if self._of_message is not None:
             return _checked(self._of_message(message))
-        like = "" if self.estimator is None else self.estimator.like_model
+        like = (self.estimator or TokenEstimator("script")).media_model(self._wire.name)
         media = sum(media_tokens(dict(block), like) for block in self._wire.media(message))
         return self.frame.message + media + sum(map(self.text, self._wire.texts(message)))
 
