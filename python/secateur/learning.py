@@ -36,8 +36,8 @@ def prompt_tokens(usage: object) -> int:
     """The tokens of a request's input in what a provider says of usage, cached ones included.
 
     Args:
-        usage: A number, or a mapping or object with the names of OpenAI (chat and Responses), Anthropic, Gemini or
-            Bedrock.
+        usage: A number, or a mapping or object with the names of OpenAI (chat and Responses), Anthropic, Gemini,
+            Bedrock or Ollama.
 
     Raises:
         OptionError: If it holds none of them.
@@ -57,6 +57,7 @@ def prompt_tokens(usage: object) -> int:
         ("prompt_tokens",),
         ("promptTokenCount",),
         ("prompt_token_count",),
+        ("prompt_eval_count",),
         # Anthropic and Bedrock leave what was cached out of the first; OpenAI's Responses count it in, elsewhere.
         ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
         ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
