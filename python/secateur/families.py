@@ -33,6 +33,8 @@ HIDDEN = 96
 LEAST_RATE = 0.04
 """Tokens a character, at least: no text known has fewer."""
 MOST_FAMILIES = 16
+LONGEST = 8192
+"""Characters from which on a text counts as no longer, as in `rust/secateur-core/src/estimate.rs`."""
 _BATCH = 128
 _NEVER = 1e-6
 _MOST_TOKENS = 2**31
@@ -142,7 +144,7 @@ class Network:
     def inputs(counts: Floats, characters: Floats) -> Floats:
         """Square roots of the shares, and the length."""
         shares = counts / characters[:, None]
-        return np.concatenate([np.sqrt(shares), np.log(characters)[:, None] / 8], axis=1)
+        return np.concatenate([np.sqrt(shares), np.log(np.minimum(characters, LONGEST))[:, None] / 8], axis=1)
 
     def standardised(self, counts: Floats, characters: Floats) -> Singles:
         """The inputs as the layers take them."""

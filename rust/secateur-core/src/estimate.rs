@@ -27,6 +27,8 @@ const LEAST_RATE: f32 = 0.04;
 const MOST_PER_BYTE: f64 = 1.25;
 /// ln(n)/8 keeps the length in the range of the other inputs.
 const LENGTH_SCALE: f32 = 0.125;
+/// Characters from which on a text counts as no longer: longer ones were not learned from, and cost as their parts do.
+const LONGEST: u64 = 8_192;
 
 const MAGIC: &[u8] = b"secateur tokens 1\n";
 static BUILT_IN: &[u8] = include_bytes!("../data/families.bin");
@@ -217,7 +219,7 @@ impl Model {
         let mut inputs = [0_i16; 2 * PAIRS];
         let used = roots.get(..used).unwrap_or_default();
         network::quantise(used, &self.caps, &self.factors, &mut inputs);
-        let length = [natural_logarithm(features.characters) * LENGTH_SCALE];
+        let length = [natural_logarithm(features.characters.min(LONGEST)) * LENGTH_SCALE];
         if let (Some(cap), Some(factor), Some(input)) =
             (self.caps.get(FEATURES..), self.factors.get(FEATURES..), inputs.get_mut(FEATURES..))
         {

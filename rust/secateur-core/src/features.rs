@@ -36,7 +36,7 @@ const SPARSEST: usize = 4;
 /// From how many characters on classes are counted in four tables.
 const TURNS_FROM: usize = 256;
 /// Characters of a block of a sampled text: small, so that the sample is spread.
-const SAMPLED_BLOCK: usize = 512;
+const SAMPLED_BLOCK: usize = 256;
 
 /// The counts of one text, or the sum over several.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ thread_local! {
 impl Features {
     /// Reads a text.
     ///
-    /// Texts of [`SAMPLED_FROM`] characters and more are sampled: of blocks of 512 characters one in two to four, in a
+    /// Texts of [`SAMPLED_FROM`] characters and more are sampled: of blocks of 256 characters one in two to four, in a
     /// fixed irregular order, at least 16 Ki characters in all, and the counts scaled up.
     #[must_use]
     pub fn of(text: Text<'_>) -> Self {
