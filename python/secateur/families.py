@@ -255,14 +255,28 @@ def folds(groups: Sequence[str], count: int) -> npt.NDArray[np.int64]:
 
 
 def cross_validate(
-    texts: Texts, fold_of: npt.NDArray[np.int64], *, more: Texts | None = None, epochs: int = 100
+    texts: Texts,
+    fold_of: npt.NDArray[np.int64],
+    *,
+    more: Texts | None = None,
+    epochs: int = 100,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Floats:
-    """Estimate each text by a network that has not seen its fold, of shape (n, families)."""
+    """Estimate each text by a network that has not seen its fold, of shape (n, families).
+
+    Args:
+        texts: With true counts.
+        fold_of: The fold of each text, of shape (n,).
+        more: Texts that every network learns from.
+        epochs: How often all texts are gone through.
+        progress: As for `fit_network`, anew for each fold.
+    """
     estimates = np.zeros_like(texts.tokens)
     for fold in np.unique(fold_of):
         held = fold_of == fold
         known = texts[~held]
-        estimates[held] = fit_network(known if more is None else known + more, epochs=epochs)(texts[held])
+        network = fit_network(known if more is None else known + more, epochs=epochs, progress=progress)
+        estimates[held] = network(texts[held])
     return estimates
 
 
@@ -340,11 +354,7 @@ def fit_families(
 
     if len(set(groups)) < _FOLDS:
         groups = [str(number) for number in range(len(records))]
-    fold_of = folds(groups, _FOLDS)
-    estimates = np.zeros_like(texts.tokens)
-    for fold in range(_FOLDS):
-        held = fold_of == fold
-        estimates[held] = fit_network(texts[~held], epochs=epochs, progress=step)(texts[held])
+    estimates = cross_validate(texts, folds(groups, _FOLDS), epochs=epochs, progress=step)
     margin = margins(texts.tokens, estimates, [str(record.get("lang", "")) for record in records])
     return to_bytes(fit_network(texts, epochs=epochs, progress=step), names, margin, about=about)
 

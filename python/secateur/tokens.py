@@ -276,7 +276,7 @@ class TokenEstimator:
 
         Raises:
             MessageError: If a message cannot be read.
-        OptionError: If the usage holds no count of the input, or 0 for what is not empty.
+            OptionError: If the usage holds no count of the input, or 0 for what is not empty.
 
         >>> estimator = TokenEstimator("o200k")
         >>> for words in (400, 800, 1600):
@@ -314,8 +314,10 @@ def _estimator(profile: str, weights: bytes | None, fingerprints: bytes | None) 
 
 def _fingerprints(given: Path | str | bytes | bool, profile: str) -> bytes | None:  # noqa: FBT001
     """The content of a file of fingerprints."""
-    if given is False or isinstance(given, bytes):
-        return given or None
+    if given is False:
+        return None
+    if isinstance(given, bytes):
+        return given
     if given is not True:
         return Path(given).read_bytes()
     package = "secateur-fingerprints"

@@ -56,7 +56,7 @@ impl Default for Features {
 }
 
 thread_local! {
-    // Large enough that clearing it for each short text would cost more than reading the text.
+    // Kept, since clearing so much for each short text would cost more than reading it.
     static SCANNER: RefCell<Box<Scanner>> = RefCell::new(Box::default());
 }
 
@@ -93,15 +93,6 @@ impl Features {
     /// Adds the counts of another text, as if a line break stood before it.
     pub fn add(&mut self, text: Text<'_>) {
         SCANNER.with_borrow_mut(|scanner| scanner.read(self, text));
-    }
-
-    /// Adds the counts of another set.
-    pub fn merge(&mut self, other: &Self) {
-        for (sum, &count) in self.counts.iter_mut().zip(&other.counts) {
-            *sum = sum.saturating_add(count);
-        }
-        self.characters += other.characters;
-        self.bytes += other.bytes;
     }
 }
 
