@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 import secateur
 from samples import DATA
-from secateur import VectorError, VectorIndex
+from secateur import HalfLife, VectorError, VectorIndex
 
 finite = st.floats(-1e6, 1e6, width=32)
 matrices = arrays.arrays(np.float32, st.tuples(st.integers(1, 20), st.integers(1, 40)), elements=finite)
@@ -77,6 +78,147 @@ def test_candidates_and_take(matrix: NDArray[np.float32], data: st.DataObject) -
     assert scores.tobytes() == chosen[1].tobytes()
     by_array = index.top_k(matrix[0], 5, rows=np.array(rows, np.int64))
     assert by_array[0].tolist() == positions.tolist()
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_masks_and_weights_of_real_vectors(reference: NDArray[np.float32], additive: bool) -> None:
+    index = VectorIndex(384)
+    index.append(reference)
+    count = len(reference)
+    every_third = np.arange(count) % 3 == 0
+    in_slices = np.zeros(count, bool)
+    in_slices[10:60] = in_slices[150:] = True
+    weights = np.random.default_rng(0).random(count)
+    half_life = HalfLife(30, scale=0.8)
+    decay = np.array([half_life.at(count - 1 - row) for row in range(count)])
+    np.testing.assert_allclose(decay, 0.8 * 0.5 ** (np.arange(count)[::-1] / 30), rtol=1e-12)
+    masks: list[tuple[Any, NDArray[np.bool_]]] = [
+        (None, np.ones(count, bool)),
+        (every_third, every_third),
+        (slice(None, -20), np.arange(count) < count - 20),
+        ([slice(150, None), slice(10, 40), slice(30, 60)], in_slices),
+        (slice(90, 10), np.zeros(count, bool)),
+    ]
+    for mask, allowed in masks:
+        for argument, factors in ((None, None), (weights, weights), (weights.tolist(), weights), (half_life, decay)):
+            for query in reference[::40]:
+                cosines = reference.astype(np.float64) @ query.astype(np.float64)
+                cosines /= np.linalg.norm(reference.astype(np.float64), axis=1) * np.linalg.norm(query.astype(float))
+                scores = cosines if factors is None else cosines + factors if additive else cosines * factors
+                expected = sorted(np.flatnonzero(allowed), key=lambda row, of=scores: -of[row])[:12]  # type: ignore[misc]
+                rows, found = index.top_k(query, 12, mask=mask, weights=argument, additive=additive)
+                assert rows.tolist() == expected
+                np.testing.assert_allclose(found, scores[expected], atol=1e-7)
+                batch = index.top_k_batch(query[None], 12, mask=mask, weights=argument, additive=additive, threads=2)
+                assert (batch[0][0].tolist(), batch[1][0].tobytes()) == (rows.tolist(), found.tobytes())
+
+
+def test_a_batch_is_as_many_searches(reference: NDArray[np.float32]) -> None:
+    index = VectorIndex(384)
+    index.append(np.concatenate([reference + shift for shift in np.linspace(-0.01, 0.01, 40, dtype=np.float32)]))
+    for size in (0, 1, 4, 19):
+        rows, scores = index.top_k_batch(reference[:size], 7)
+        assert rows.shape == scores.shape == (size, 7 if size else 0)
+        assert rows.dtype == np.int64
+        assert scores.dtype == np.float32
+        for query, found_rows, found_scores in zip(reference, rows, scores, strict=False):
+            for threads in (1, 3):
+                single = index.top_k(query, 7, threads=threads)
+                assert single[0].tolist() == found_rows.tolist()
+                assert single[1].tobytes() == found_scores.tobytes()
+
+
+def test_deleted_updated_and_compacted_rows(reference: NDArray[np.float32]) -> None:
+    index = VectorIndex(384)
+    index.append(reference)
+    index.delete([3, 5])
+    index.delete(np.array([], np.int64))
+    assert (len(index), index.append(reference[5])) == (198, 200)
+    assert index.top_k(reference[5], 1)[0].tolist() == [200]
+    index.update([7, 8], reference[[5, 3]])
+    assert index.top_k(reference[5], 2)[0].tolist() == [7, 200]
+    for refused, problem in (
+        (lambda: index.delete([4, 3]), "row 3 has been deleted"),
+        (lambda: index.delete([201]), "row 201 is out of range, the index has 201 rows"),
+        (lambda: index.update([3], reference[:1]), "row 3 has been deleted"),
+        (lambda: index.update([1, 2], reference[:1]), "there are 1 vectors for 2 rows"),
+        (lambda: index.update([1], np.full((1, 384), np.inf)), "row 0 holds inf in column 0"),
+        (lambda: index.take([3]), "row 3 has been deleted"),
+        (lambda: index.top_k(reference[0], 1, rows=[3]), "row 3 has been deleted"),
+    ):
+        with pytest.raises(VectorError, match=problem):
+            refused()
+    assert len(index) == 199
+    assert index.compact().tolist() == [0, 1, 2, 4, *range(6, 201)]
+    assert len(index) == 199
+    assert index.top_k(reference[5], 2)[0].tolist() == [5, 198]
+
+
+def test_a_saved_index_is_the_same(reference: NDArray[np.float32], tmp_path: Path) -> None:
+    index = VectorIndex(384)
+    index.append(reference)
+    index.delete([0])
+    path = tmp_path / "vectors.index"
+    index.save(path)
+    loaded = VectorIndex.load(str(path))
+    assert (len(loaded), loaded.dimension, loaded.memory()) == (199, 384, 0)
+    assert index.memory() <= 1.5 * reference.nbytes
+    rows, scores = loaded.top_k(reference[0], 9)
+    assert (rows.tolist(), scores.tobytes()) == (
+        index.top_k(reference[0], 9)[0].tolist(),
+        index.top_k(reference[0], 9)[1].tobytes(),
+    )
+    loaded.append(reference[0])
+    assert loaded.top_k(reference[0], 1)[0].tolist() == [200]
+    assert len(VectorIndex.load(path, verify=False)) == 199
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(VectorError, match=r"vectors\.index: is cut off or damaged"):
+        VectorIndex.load(path)
+    with pytest.raises(VectorError, match="none: No such file"):
+        VectorIndex.load(tmp_path / "none")
+    with pytest.raises(VectorError, match=r"none\.index"):
+        index.save(tmp_path / "none" / "none.index")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"mask": np.ones(3, bool)}, "mask has 3 values, the index has 2 rows"),
+        ({"mask": slice(0, 2, 2)}, "mask has a slice with step 2, it must be 1"),
+        ({"mask": "all"}, "mask is a str, expected an array of bool"),
+        ({"mask": np.ones(2)}, "mask is a ndarray, expected an array of bool"),
+        ({"mask": slice(1), "rows": [0]}, "rows and mask exclude each other"),
+        ({"weights": [1, 2, 3]}, "weights has 3 values, the index has 2 rows"),
+        ({"weights": [[1], [2]]}, r"weights have shape \(2, 1\), expected \(n,\)"),
+        ({"weights": [1, -2]}, "weight 1 is -2, it must be a number from 0 to 1e30"),
+        ({"weights": [np.nan, 1]}, "weight 0 is NaN, it must be a number from 0 to 1e30"),
+        ({"weights": [1, 1e31], "additive": True}, "weight 1 is 10{31}, it must be a number from -1e30 to 1e30"),
+        ({"weights": ["a", "b"]}, "weights have dtype <U1, expected real numbers"),
+        ({"threads": 0}, "threads is 0, it must be 1 or more"),
+        ({"threads": -1}, "threads is -1, it must be 1 or more"),
+    ],
+)
+def test_refused_options(arguments: dict[str, Any], problem: str) -> None:
+    index = VectorIndex(2)
+    index.append([[1, 0], [0, 1]])
+    with pytest.raises(VectorError, match=problem):
+        index.top_k([1, 0], 1, **arguments)
+    if "rows" not in arguments:
+        with pytest.raises(VectorError, match=problem):
+            index.top_k_batch([[1, 0]], 1, **arguments)
+
+
+def test_refused_half_lives_and_batches() -> None:
+    for rows, scale, problem in (
+        (0, 1, "the half-life is 0, it must be a number of rows above 0"),
+        (np.inf, 1, "the half-life is inf"),
+        (1, -1, "scale is -1, it must be a number from 0 to 1e30"),
+    ):
+        with pytest.raises(VectorError, match=problem):
+            HalfLife(rows, scale)
+    assert repr(HalfLife(2.5)) == "HalfLife(2.5, scale=1)"
+    with pytest.raises(VectorError, match=r"the queries have shape \(2,\), expected \(m, 2\)"):
+        VectorIndex(2).top_k_batch([1, 0], 1)
 
 
 def test_the_index_keeps_its_own_copy() -> None:

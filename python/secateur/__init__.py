@@ -5,7 +5,7 @@
 2
 """
 
-from secateur._core import VectorIndex, top_k
+from secateur._core import HalfLife, VectorIndex, top_k
 from secateur.counters import exact
 from secateur.errors import (
     BudgetError,
@@ -38,6 +38,7 @@ __all__ = [
     "EmbedderError",
     "EmbedderUnavailable",
     "Fate",
+    "HalfLife",
     "HistoryChanged",
     "MessageError",
     "ModelError",

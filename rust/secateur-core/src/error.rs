@@ -32,6 +32,58 @@ pub enum Error {
         /// The value.
         value: f32,
     },
+    /// More rows than a row number can tell apart.
+    #[error("there would be {rows} rows, an index holds at most {most}")]
+    TooManyRows {
+        /// How many there would be.
+        rows: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A row that has been deleted.
+    #[error("row {row} has been deleted")]
+    DeletedRow {
+        /// The row asked for.
+        row: usize,
+    },
+    /// A mask or weights for another number of rows than the index has.
+    #[error("{what} has {got} values, the index has {expected} rows")]
+    RowCount {
+        /// What has another length.
+        what: &'static str,
+        /// Its length.
+        got: usize,
+        /// Rows of the index, deleted ones included.
+        expected: usize,
+    },
+    /// A weight that makes no score.
+    #[error("weight {row} is {value}, it must be {expected}")]
+    Weight {
+        /// Which one.
+        row: usize,
+        /// The value.
+        value: f64,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// A half-life or a scale that makes no weights.
+    #[error("{what} is {value}, it must be {expected}")]
+    HalfLife {
+        /// Which of the two.
+        what: &'static str,
+        /// The value.
+        value: f64,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// A file that cannot be written or read as an index.
+    #[error("{path}: {problem}")]
+    File {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Bytes that are no weights for estimating tokens.
     #[error("the file {0}")]
     Weights(&'static str),
@@ -43,4 +95,10 @@ pub enum Error {
         /// How many rows there are.
         len: usize,
     },
+}
+
+impl Error {
+    pub(crate) fn file(path: &std::path::Path, problem: &str) -> Self {
+        Self::File { path: path.display().to_string(), problem: problem.to_owned() }
+    }
 }

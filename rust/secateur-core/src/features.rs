@@ -147,7 +147,7 @@ struct Scanner {
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self { set: kernel::best(), masks: Masks::default(), classes: [[0; 256]; 4], in_turns: false }
+        Self { set: InstructionSet::best(), masks: Masks::default(), classes: [[0; 256]; 4], in_turns: false }
     }
 }
 

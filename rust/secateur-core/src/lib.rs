@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)] // Allowed in simd alone.
 
+mod arena;
 mod class_table;
 mod error;
 mod estimate;
@@ -15,18 +16,25 @@ mod fingerprint;
 mod fit;
 mod graphemes;
 mod history;
+mod index_file;
 mod ladder;
+mod mapping;
 pub mod media;
+mod pass;
 pub mod payload;
 mod plan;
 mod pretoken;
+mod query;
+mod rotation;
 mod script;
+mod segment;
 #[allow(unsafe_code)]
 pub mod simd;
 mod text;
 mod tokens;
 mod topk;
 mod vectors;
+mod weights;
 
 pub use error::Error;
 pub use estimate::{Margin, Model, Read};
@@ -37,10 +45,12 @@ pub use fit::{Automaton, Settings};
 pub use graphemes::boundaries;
 pub use history::{Clearing, Entry, Fault, History, Kind, NewPart, Part};
 pub use ladder::ladder;
+pub use pass::Pass;
 pub use plan::{Element, Plan, Shape};
 pub use pretoken::Rules;
 pub use script::Script;
 pub use text::Text;
 pub use tokens::ScriptCounts;
-pub use topk::{Match, top_k};
-pub use vectors::Vectors;
+pub use topk::{Match, Search, Within, search, search_matrix};
+pub use vectors::{Memory, Vectors};
+pub use weights::{HalfLife, OfRows, Weights};

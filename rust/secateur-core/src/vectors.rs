@@ -1,16 +1,50 @@
-//! Rows of float32 vectors, append-only, each with its norm.
+//! Rows of float32 vectors, each with its norm and its codes of 8 and 4 bits, by which the search leaves most rows
+//! unread.
 //!
-//! Invariant: every stored value is finite and `norms[i]` is the norm of row `i` summed in float64.
+//! Invariants: every stored value is finite; `norms[i]` is the norm of row `i` summed in float64; codes and errors bound
+//! the row as [`quantised`] says. Rows stand in segments of [`SEGMENT`], so that growing never moves what is there. A
+//! deleted row keeps its number and its place until [`Vectors::compact`].
 
 use crate::error::Error;
-use crate::simd::dot;
+use crate::rotation::Rotation;
+use crate::segment::{CODED_DIMENSIONS, SEGMENT, Segment};
+use crate::simd::InstructionSet;
 
-/// Rows of equal dimension that can be searched by [`top_k`](crate::top_k).
+/// Rows that are stored, checked and quantised in one go, while they are in the cache.
+const BLOCK: usize = 16;
+/// From so many full segments on a rotation is learnt, a power of four.
+const LEARN_FROM: usize = 4;
+/// How many rows it is learnt from at most.
+const LEARN_ROWS: usize = 2_048;
+/// How many values: fewer rows where they are longer.
+const LEARN_VALUES: usize = 384 * LEARN_ROWS;
+/// The most rows, so that a row number takes 32 bits.
+const MOST_ROWS: usize = u32::MAX as usize;
+
+/// Rows of equal dimension that can be searched by [`search`](crate::search).
 #[derive(Debug, Clone)]
 pub struct Vectors {
     dimension: usize,
-    values: Vec<f32>,
-    norms: Vec<f64>,
+    segments: Vec<Segment>,
+    rows: usize,
+    deleted: Deleted,
+    rotation: Option<Rotation>,
+}
+
+/// Which rows are gone, as a bit for each; empty as long as there is none.
+#[derive(Debug, Clone, Default)]
+struct Deleted {
+    words: Vec<u64>,
+    count: usize,
+}
+
+/// Bytes that rows and all that is known of them take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes allocated.
+    pub owned: usize,
+    /// Bytes read from a mapped file, which the operating system may drop and read again.
+    pub mapped: usize,
 }
 
 impl Vectors {
@@ -22,7 +56,21 @@ impl Vectors {
         if dimension == 0 {
             return Err(Error::ZeroDimension);
         }
-        Ok(Self { dimension, values: Vec::new(), norms: Vec::new() })
+        Ok(Self { dimension, segments: Vec::new(), rows: 0, deleted: Deleted::default(), rotation: None })
+    }
+
+    /// From what has been stored; nothing if the deleted rows do not fit the others.
+    pub(crate) fn from_parts(
+        dimension: usize,
+        segments: Vec<Segment>,
+        rows: usize,
+        words: Vec<u64>,
+        rotation: Option<Rotation>,
+    ) -> Option<Self> {
+        let beyond = words.len() > rows.div_ceil(64)
+            || (words.len() * 64 > rows && words.last().is_some_and(|word| word >> (rows % 64) != 0));
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        (!beyond).then(|| Self { dimension, segments, rows, deleted: Deleted { words, count }, rotation })
     }
 
     /// Values per row.
@@ -31,44 +79,252 @@ impl Vectors {
         self.dimension
     }
 
-    /// How many rows are stored.
+    /// How many rows have been appended: the number of the next one.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.norms.len()
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many rows are stored, without deleted ones.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.rows - self.deleted.count
     }
 
     /// Whether no row is stored.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.norms.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the rows take.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.segments.iter().map(Segment::memory).fold(Memory::default(), |sum, (owned, mapped)| Memory {
+            owned: sum.owned + owned,
+            mapped: sum.mapped + mapped,
+        })
     }
 
     /// Appends rows laid out one after the other. All are stored or, on an error, none.
     ///
     /// # Errors
-    /// [`Error::Dimension`] if `rows` is not a whole number of rows, [`Error::NonFiniteRow`].
+    /// [`Error::Dimension`] if `rows` is not a whole number of rows, [`Error::NonFiniteRow`], [`Error::TooManyRows`].
     pub fn append(&mut self, rows: &[f32]) -> Result<(), Error> {
         let excess = rows.len() % self.dimension;
         if excess != 0 {
             return Err(Error::Dimension { got: excess, expected: self.dimension });
         }
-        if let Some(at) = rows.iter().position(|value| !value.is_finite()) {
-            let (row, column) = (at / self.dimension, at % self.dimension);
-            return Err(Error::NonFiniteRow { row, column, value: rows.get(at).copied().unwrap_or(f32::NAN) });
+        let before = self.rows;
+        let count = rows.len() / self.dimension;
+        if count > MOST_ROWS - before {
+            return Err(Error::TooManyRows { rows: before.saturating_add(count), most: MOST_ROWS });
         }
-        self.values.extend_from_slice(rows);
-        self.norms.extend(rows.chunks_exact(self.dimension).map(|row| dot(row, row).sqrt()));
+        let set = InstructionSet::best();
+        for (block, values) in rows.chunks(BLOCK * self.dimension).enumerate() {
+            if let Some((place, value)) = first_not_finite(values) {
+                self.truncate(before);
+                let (row, column) = (block * BLOCK + place / self.dimension, place % self.dimension);
+                return Err(Error::NonFiniteRow { row, column, value });
+            }
+            let mut rest = values;
+            while !rest.is_empty() {
+                let expected = before + count - self.rows;
+                rest = self.append_to_segment(set, rest, expected);
+            }
+        }
         Ok(())
+    }
+
+    /// Appends rows to the last segment as far as it has room, and returns the others; `expected` are to come in all.
+    fn append_to_segment<'a>(&mut self, set: InstructionSet, rows: &'a [f32], expected: usize) -> &'a [f32] {
+        let place = self.rows % SEGMENT;
+        if place == 0 {
+            self.segments.push(Segment::new(self.dimension, 0));
+        }
+        let (now, rest) = rows.split_at(rows.len().min((SEGMENT - place) * self.dimension));
+        if let Some(segment) = self.segments.last_mut() {
+            segment.append(set, now, expected);
+            self.rows += now.len() / self.dimension;
+        }
+        if self.rows.is_multiple_of(SEGMENT) {
+            self.rotate_last();
+        }
+        rest
+    }
+
+    /// Rotates the last segment, which is full. The rotation is learnt once there are [`LEARN_FROM`] segments, and tried
+    /// again whenever they are four times as many.
+    fn rotate_last(&mut self) {
+        let full = self.segments.len();
+        if self.rotation.is_none() && full >= LEARN_FROM && full.is_power_of_two() && full.ilog2().is_multiple_of(2) {
+            self.rotation = Rotation::learn(&self.sample(), self.dimension);
+        }
+        if let Some(rotation) = &self.rotation {
+            for segment in self.segments.iter_mut().filter(|segment| segment.rotated().is_none()) {
+                segment.rotate(rotation, &(0..SEGMENT));
+            }
+        }
+    }
+
+    /// Rows from all segments, one after the other, each of norm one.
+    fn sample(&self) -> Vec<f32> {
+        let count = (LEARN_VALUES / self.dimension).clamp(LEARN_ROWS / 4, LEARN_ROWS);
+        let mut sample = Vec::with_capacity(count * self.dimension);
+        for row in (0..self.rows).step_by((self.rows / count).max(1)).take(count) {
+            let norm = self.norm(row);
+            let factor = if norm > 0.0 { 1.0 / norm } else { 0.0 };
+            sample.extend(self.row(row).unwrap_or_default().iter().map(|&value| (f64::from(value) * factor) as f32));
+        }
+        sample
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.segments.truncate(rows.div_ceil(SEGMENT));
+        if let (Some(last), false) = (self.segments.last_mut(), rows.is_multiple_of(SEGMENT)) {
+            last.truncate(rows % SEGMENT);
+        }
+        self.rows = rows;
+    }
+
+    /// Replaces rows: the values of each of `numbers` stand in `values`, one after the other. All or, on an error, none.
+    ///
+    /// # Errors
+    /// [`Error::Dimension`] if the lengths do not fit, [`Error::RowOutOfRange`], [`Error::DeletedRow`],
+    /// [`Error::NonFiniteRow`].
+    pub fn update(&mut self, numbers: &[usize], values: &[f32]) -> Result<(), Error> {
+        if values.len() != numbers.len() * self.dimension {
+            return Err(Error::Dimension { got: values.len() / numbers.len().max(1), expected: self.dimension });
+        }
+        self.check_rows(numbers)?;
+        if let Some((place, value)) = first_not_finite(values) {
+            let (row, column) = (place / self.dimension, place % self.dimension);
+            return Err(Error::NonFiniteRow { row, column, value });
+        }
+        let set = InstructionSet::best();
+        for (&number, row) in numbers.iter().zip(values.chunks_exact(self.dimension)) {
+            if let Some(segment) = self.segments.get_mut(number / SEGMENT) {
+                segment.set(set, number % SEGMENT, row);
+                if let (Some(rotation), Some(_)) = (&self.rotation, segment.rotated()) {
+                    segment.rotate(rotation, &(number % SEGMENT..number % SEGMENT + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes rows: they are found no more, the numbers of the others stay. All or, on an error, none.
+    ///
+    /// # Errors
+    /// [`Error::RowOutOfRange`], [`Error::DeletedRow`].
+    pub fn delete(&mut self, numbers: &[usize]) -> Result<(), Error> {
+        self.check_rows(numbers)?;
+        for &number in numbers {
+            if self.deleted.words.len() <= number / 64 {
+                self.deleted.words.resize(self.rows.div_ceil(64), 0);
+            }
+            if let Some(word) = self.deleted.words.get_mut(number / 64) {
+                self.deleted.count += usize::from(*word >> (number % 64) & 1 == 0);
+                *word |= 1 << (number % 64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees what deleted rows take. Rows are numbered anew, in their order: the old numbers are returned.
+    pub fn compact(&mut self) -> Vec<usize> {
+        let numbers: Vec<usize> = (0..self.rows).filter(|&row| !self.is_deleted(row)).collect();
+        if self.deleted.count > 0 {
+            let mut kept = Self {
+                dimension: self.dimension,
+                segments: Vec::new(),
+                rows: 0,
+                deleted: Deleted::default(),
+                rotation: self.rotation.take(),
+            };
+            let set = InstructionSet::best();
+            for (at, &number) in numbers.iter().enumerate() {
+                kept.append_to_segment(set, self.row(number).unwrap_or_default(), numbers.len() - at);
+            }
+            *self = kept;
+        }
+        numbers
     }
 
     /// The values of a row, or nothing if there is no such row.
     #[must_use]
     pub fn row(&self, row: usize) -> Option<&[f32]> {
-        let start = row.checked_mul(self.dimension)?;
-        self.values.get(start..start.checked_add(self.dimension)?)
+        (row < self.rows).then(|| self.segments.get(row / SEGMENT).map(|segment| segment.values(row % SEGMENT)))?
     }
 
-    pub(crate) fn row_and_norm(&self, row: usize) -> Option<(&[f32], f64)> {
-        Some((self.row(row)?, *self.norms.get(row)?))
+    /// Whether a row has been deleted.
+    #[must_use]
+    pub fn is_deleted(&self, row: usize) -> bool {
+        self.deleted.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
+
+    /// Whether rows are kept rotated too, because they crowd in few directions.
+    #[must_use]
+    pub const fn is_rotated(&self) -> bool {
+        self.rotation.is_some()
+    }
+
+    /// Looks whether all the rows are there.
+    ///
+    /// # Errors
+    /// [`Error::RowOutOfRange`], [`Error::DeletedRow`].
+    pub fn check_rows(&self, numbers: &[usize]) -> Result<(), Error> {
+        if let Some(&row) = numbers.iter().find(|&&row| row >= self.rows) {
+            return Err(Error::RowOutOfRange { row, len: self.rows });
+        }
+        match numbers.iter().find(|&&row| self.is_deleted(row)) {
+            Some(&row) => Err(Error::DeletedRow { row }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn norm(&self, row: usize) -> f64 {
+        self.segments.get(row / SEGMENT).map_or(0.0, |segment| segment.norm(row % SEGMENT))
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// One bit for each of the 64 rows from `64 * word` on: whether it is deleted.
+    pub(crate) fn deleted_word(&self, word: usize) -> u64 {
+        self.deleted.words.get(word).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn deleted_words(&self) -> &[u64] {
+        &self.deleted.words
+    }
+
+    pub(crate) const fn rotation(&self) -> Option<&Rotation> {
+        self.rotation.as_ref()
+    }
+
+    pub(crate) const fn has_deleted(&self) -> bool {
+        self.deleted.count > 0
+    }
+
+    pub(crate) fn has_codes(&self) -> bool {
+        CODED_DIMENSIONS.contains(&self.dimension)
+    }
+}
+
+/// Place and value of the first NaN or infinity.
+pub(crate) fn first_not_finite(values: &[f32]) -> Option<(usize, f32)> {
+    const EXPONENT: u32 = 0x7F80_0000;
+    let bad = |value: f32| value.to_bits() & EXPONENT == EXPONENT;
+    let mut first = 0;
+    // Whole blocks without a branch inside: compilers turn them into vectors.
+    for block in values.chunks(256) {
+        if block.iter().fold(false, |any, &value| any | bad(value)) {
+            let found = block.iter().enumerate().find(|&(_, &value)| bad(value));
+            return found.map(|(place, &value)| (first + place, value));
+        }
+        first += block.len();
+    }
+    None
 }

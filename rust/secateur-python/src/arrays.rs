@@ -1,14 +1,17 @@
 //! Arguments and results that are numpy arrays, with the types that the generated stub shows for them.
 
-use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
+use std::ops::Range;
+
+use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PySlice, PySliceMethods, PyTuple};
 #[cfg(feature = "stubs")]
-use pyo3::{inspect::PyStaticExpr, type_hint_identifier, type_hint_subscript, type_hint_union};
+use pyo3::{PyTypeInfo, inspect::PyStaticExpr, type_hint_identifier, type_hint_subscript, type_hint_union};
 use secateur_core::Match;
 
 use crate::error::VectorError;
+use crate::vectors::HalfLife;
 
 /// `numpy.typing.NDArray` of one numpy scalar type.
 #[cfg(feature = "stubs")]
@@ -18,20 +21,24 @@ macro_rules! array_of {
     };
 }
 
-/// A copy of real numbers of any dtype and layout, as float32 in row order.
+/// Real numbers of any dtype and layout as float32 in row order: the array itself where it has them so, else a copy.
 ///
-/// Copied before the search begins; on an interpreter with threads at large, nobody may write to the array meanwhile.
-pub(crate) struct Float32Array {
-    shape: Vec<usize>,
-    values: Vec<f32>,
+/// Read without the interpreter held, like numpy does: whoever writes to it meanwhile searches for something in between.
+pub(crate) struct Float32Array<'py> {
+    array: PyReadonlyArrayDyn<'py, f32>,
 }
 
-impl Float32Array {
+impl Float32Array<'_> {
+    fn values(&self) -> PyResult<&[f32]> {
+        // Aligned and contiguous ever since it was extracted.
+        self.array.as_slice().map_err(|error| VectorError::new_err(error.to_string()))
+    }
+
     /// The values of rows of one dimension, which is `dimension` if known; a single row may come flat then.
-    pub(crate) fn into_rows(self, dimension: Option<usize>) -> PyResult<(Vec<f32>, usize)> {
-        match *self.shape {
-            [_, columns] if dimension.is_none_or(|expected| columns == expected) => Ok((self.values, columns)),
-            [columns] if dimension == Some(columns) => Ok((self.values, columns)),
+    pub(crate) fn rows(&self, dimension: Option<usize>) -> PyResult<(&[f32], usize)> {
+        match *self.array.shape() {
+            [_, columns] if dimension.is_none_or(|expected| columns == expected) => Ok((self.values()?, columns)),
+            [columns] if dimension == Some(columns) => Ok((self.values()?, columns)),
             _ => {
                 let expected = dimension.map_or_else(|| "d".to_owned(), |dimension| dimension.to_string());
                 Err(self.misshapen("vectors have", &format!("(n, {expected})")))
@@ -40,22 +47,31 @@ impl Float32Array {
     }
 
     /// The values of one vector.
-    pub(crate) fn into_query(self, dimension: usize) -> PyResult<Vec<f32>> {
-        if *self.shape == [dimension] {
-            Ok(self.values)
+    pub(crate) fn query(&self, dimension: usize) -> PyResult<&[f32]> {
+        if *self.array.shape() == [dimension] {
+            self.values()
         } else {
             Err(self.misshapen("the query has", &format!("({dimension},)")))
         }
     }
 
+    /// The values of several vectors.
+    pub(crate) fn queries(&self, dimension: usize) -> PyResult<&[f32]> {
+        match *self.array.shape() {
+            [_, columns] if columns == dimension => self.values(),
+            _ => Err(self.misshapen("the queries have", &format!("(m, {dimension})"))),
+        }
+    }
+
     fn misshapen(&self, what: &str, expected: &str) -> PyErr {
-        let lengths = self.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        let comma = if self.shape.len() == 1 { "," } else { "" };
+        let shape = self.array.shape();
+        let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let comma = if shape.len() == 1 { "," } else { "" };
         VectorError::new_err(format!("{what} shape ({lengths}{comma}), expected {expected}"))
     }
 }
 
-impl<'py> FromPyObject<'_, 'py> for Float32Array {
+impl<'py> FromPyObject<'_, 'py> for Float32Array<'py> {
     type Error = PyErr;
 
     #[cfg(feature = "stubs")]
@@ -64,38 +80,36 @@ impl<'py> FromPyObject<'_, 'py> for Float32Array {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let array = match object.cast::<PyArrayDyn<f32>>() {
             Ok(array) => array.to_owned(),
-            Err(_) => converted(&object)?,
+            Err(_) => converted(&object, "vectors", "float32")?.cast_into()?,
         };
-        let array = if array.is_c_contiguous() && array.getattr("flags")?.getattr("aligned")?.is_truthy()? {
+        let array = if array.is_c_contiguous() && array.is_aligned() {
             array
         } else {
-            // A reference to unaligned values, as views of bytes have them, would be undefined behaviour.
             let numpy = object.py().import("numpy")?;
             let order = [("dtype", "float32"), ("requirements", "CA")].into_py_dict(object.py())?;
             numpy.call_method("require", (array,), Some(&order))?.cast_into()?
         };
-        let shape = array.shape().to_vec();
-        let values = array.to_vec()?;
-        Ok(Self { shape, values })
+        let array = array.try_readonly().map_err(|error| VectorError::new_err(format!("vectors: {error}")))?;
+        Ok(Self { array })
     }
 }
 
-fn converted<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+fn converted<'py>(object: &Bound<'py, PyAny>, what: &str, to: &str) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let numpy = py.import("numpy")?;
     let array = numpy
         .call_method1("asarray", (object,))
-        .map_err(|error| VectorError::new_err(format!("vectors cannot be read as an array: {}", error.value(py))))?;
+        .map_err(|error| VectorError::new_err(format!("{what} cannot be read as an array: {}", error.value(py))))?;
     let dtype = array.getattr("dtype")?;
     if !matches!(dtype.getattr("kind")?.extract::<String>()?.as_str(), "f" | "i" | "u" | "b") {
-        return Err(VectorError::new_err(format!("vectors have dtype {dtype}, expected real numbers")));
+        return Err(VectorError::new_err(format!("{what} have dtype {dtype}, expected real numbers")));
     }
     // A value beyond float32 becomes infinite, which the core refuses and names; numpy's warning would say it twice.
     let quiet = numpy.call_method("errstate", (), Some(&[("all", "ignore")].into_py_dict(py)?))?;
     quiet.call_method0("__enter__")?;
-    let float32 = array.call_method1("astype", ("float32",));
+    let converted = array.call_method1("astype", (to,));
     quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-    Ok(float32?.cast_into()?)
+    converted
 }
 
 /// A whole number that is not negative; what does not fit a machine word counts as the largest that does.
@@ -137,7 +151,7 @@ impl<'py> FromPyObject<'_, 'py> for RowNumbers {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let numbers: Vec<i64> = match object.cast::<PyArray1<i64>>() {
-            Ok(array) => array.call_method0("tolist")?.extract()?,
+            Ok(array) => array.to_vec().or_else(|_| array.call_method0("tolist")?.extract())?,
             Err(_) => object.extract().map_err(|error: PyErr| {
                 let overflow = error.is_instance_of::<PyOverflowError>(object.py());
                 if overflow { VectorError::new_err(format!("a row is out of range: {error}")) } else { error }
@@ -151,7 +165,90 @@ impl<'py> FromPyObject<'_, 'py> for RowNumbers {
     }
 }
 
-/// What a search found, as two arrays: positions (int64) and scores (float32).
+/// Which rows may be found: a boolean for each row, or slices of the row numbers.
+pub(crate) enum Mask {
+    Slices(Vec<Py<PySlice>>),
+    /// The bits, and how many of them were given.
+    Bits(Vec<u64>, usize),
+}
+
+impl Mask {
+    /// The ranges that slices stand for among `rows` rows.
+    pub(crate) fn ranges(slices: &[Py<PySlice>], py: Python<'_>, rows: usize) -> PyResult<Vec<Range<usize>>> {
+        // The number of rows is the length of arrays in memory, so that it fits.
+        let rows = isize::try_from(rows).unwrap_or(isize::MAX);
+        let range = |slice: &Py<PySlice>| {
+            let indices = slice.bind(py).indices(rows)?;
+            if indices.step == 1 {
+                // Not negative: Python has resolved them.
+                Ok(indices.start.unsigned_abs()..indices.stop.max(indices.start).unsigned_abs())
+            } else {
+                Err(VectorError::new_err(format!("mask has a slice with step {}, it must be 1", indices.step)))
+            }
+        };
+        slices.iter().map(range).collect()
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Mask {
+    type Error = PyErr;
+
+    #[cfg(feature = "stubs")]
+    const INPUT_TYPE: PyStaticExpr = type_hint_union!(
+        type_hint_identifier!("builtins", "slice"),
+        type_hint_subscript!(
+            type_hint_identifier!("collections.abc", "Sequence"),
+            type_hint_identifier!("builtins", "slice")
+        ),
+        array_of!("bool_")
+    );
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(slice) = object.cast::<PySlice>() {
+            return Ok(Self::Slices(vec![slice.to_owned().unbind()]));
+        }
+        if let Ok(array) = object.cast::<PyArray1<bool>>() {
+            let flags = array.to_vec()?;
+            let word = |flags: &[bool]| flags.iter().rev().fold(0, |word, &flag| word << 1 | u64::from(flag));
+            return Ok(Self::Bits(flags.chunks(64).map(word).collect(), flags.len()));
+        }
+        object.extract().map(Self::Slices).map_err(|_| {
+            let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+            VectorError::new_err(format!(
+                "mask is a {kind}, expected an array of bool of shape (n,), a slice or a list of slices"
+            ))
+        })
+    }
+}
+
+/// A weight for each row.
+pub(crate) enum RowWeights {
+    Values(Vec<f64>),
+    HalfLife(Py<HalfLife>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for RowWeights {
+    type Error = PyErr;
+
+    #[cfg(feature = "stubs")]
+    const INPUT_TYPE: PyStaticExpr =
+        type_hint_union!(<HalfLife as PyTypeInfo>::TYPE_HINT, type_hint_identifier!("numpy.typing", "ArrayLike"));
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(half_life) = object.cast::<HalfLife>() {
+            return Ok(Self::HalfLife(half_life.to_owned().unbind()));
+        }
+        let array = converted(&object, "weights", "float64")?;
+        match array.cast::<PyArray1<f64>>() {
+            Ok(weights) => Ok(Self::Values(weights.to_vec()?)),
+            Err(_) => {
+                Err(VectorError::new_err(format!("weights have shape {}, expected (n,)", array.getattr("shape")?)))
+            }
+        }
+    }
+}
+
+/// What one search found, as two arrays: positions (int64) and scores (float32).
 pub(crate) struct Found(pub(crate) Vec<Match>);
 
 impl<'py> IntoPyObject<'py> for Found {
@@ -164,11 +261,50 @@ impl<'py> IntoPyObject<'py> for Found {
         type_hint_subscript!(type_hint_identifier!("builtins", "tuple"), array_of!("int64"), array_of!("float32"));
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        // A position is an index into memory, so that it fits int64.
-        #[allow(clippy::cast_possible_wrap)]
-        let positions = PyArray1::from_iter(py, self.0.iter().map(|found| found.position as i64));
-        let scores = PyArray1::from_iter(py, self.0.iter().map(|found| found.score));
-        (positions, scores).into_pyobject(py)
+        let (positions, scores): (Vec<i64>, Vec<f32>) = self.0.iter().map(position_and_score).unzip();
+        // Copied by numpy: an array that owns a vector of Rust's costs more than so few numbers.
+        (PyArray1::from_slice(py, &positions), PyArray1::from_slice(py, &scores)).into_pyobject(py)
+    }
+}
+
+fn position_and_score(found: &Match) -> (i64, f32) {
+    // A position is an index into memory, so that it fits int64.
+    (found.position.cast_signed() as i64, found.score)
+}
+
+/// What several searches found, as two arrays with a row for each: positions (int64) and scores (float32).
+pub(crate) struct FoundOfEach(pub(crate) Vec<Vec<Match>>);
+
+impl<'py> IntoPyObject<'py> for FoundOfEach {
+    type Target = PyTuple;
+    type Output = Bound<'py, PyTuple>;
+    type Error = PyErr;
+
+    #[cfg(feature = "stubs")]
+    const OUTPUT_TYPE: PyStaticExpr = Found::OUTPUT_TYPE;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        let shape = [self.0.len(), self.0.first().map_or(0, Vec::len)];
+        let (positions, scores): (Vec<i64>, Vec<f32>) = self.0.iter().flatten().map(position_and_score).unzip();
+        let positions = PyArray1::from_vec(py, positions).reshape(shape)?;
+        (positions, PyArray1::from_vec(py, scores).reshape(shape)?).into_pyobject(py)
+    }
+}
+
+/// Row numbers, as an array.
+pub(crate) struct Int64Array(pub(crate) Vec<usize>);
+
+impl<'py> IntoPyObject<'py> for Int64Array {
+    type Target = PyArray1<i64>;
+    type Output = Bound<'py, PyArray1<i64>>;
+    type Error = PyErr;
+
+    #[cfg(feature = "stubs")]
+    const OUTPUT_TYPE: PyStaticExpr = array_of!("int64");
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        // Numbers of rows in memory, which fit.
+        Ok(PyArray1::from_iter(py, self.0.into_iter().map(|row| row.cast_signed() as i64)))
     }
 }
 

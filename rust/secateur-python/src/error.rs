@@ -16,7 +16,13 @@ pub(crate) fn to_python(error: Error) -> PyErr {
         | Error::Dimension { .. }
         | Error::NonFiniteRow { .. }
         | Error::NonFiniteQuery { .. }
-        | Error::RowOutOfRange { .. } => VectorError::new_err(error.to_string()),
+        | Error::RowOutOfRange { .. }
+        | Error::TooManyRows { .. }
+        | Error::DeletedRow { .. }
+        | Error::RowCount { .. }
+        | Error::Weight { .. }
+        | Error::HalfLife { .. }
+        | Error::File { .. } => VectorError::new_err(error.to_string()),
         Error::Weights(_) => WeightsError::new_err(error.to_string()),
     }
 }

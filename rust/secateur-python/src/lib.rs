@@ -24,7 +24,7 @@ mod _core {
     #[pymodule_export]
     use crate::tokens::{Estimator, feature_names, grapheme_boundaries, media_tokens, script_tokens, text_features};
     #[pymodule_export]
-    use crate::vectors::{VectorIndex, top_k};
+    use crate::vectors::{HalfLife, VectorIndex, top_k};
 
     /// How this module was compiled: benchmarks refuse anything but "release".
     #[pymodule_export]

@@ -3,6 +3,7 @@
 //! Masks of what characters are come first; then each group of conditions walks over the block with its counters in
 //! registers, since counters in memory cost a store each (measured: benches/NOTES.md).
 
+use super::InstructionSet;
 use super::bytes::{Bytes, Portable};
 use crate::class_table::{LAST_HAN, LAST_LATIN, LAST_LETTER};
 
@@ -133,26 +134,6 @@ impl Default for Masks {
     }
 }
 
-/// Instruction sets, for tests that force each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InstructionSet {
-    /// What every machine can run.
-    Portable,
-    /// What every machine of this architecture has.
-    Baseline,
-    /// AVX2, where it is there.
-    Avx2,
-}
-
-/// The best instruction set at hand.
-pub(crate) fn best() -> InstructionSet {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        return InstructionSet::Avx2;
-    }
-    InstructionSet::Baseline
-}
-
 /// Adds the counts of `length` characters of the block in `masks.text`, at most [`BLOCK`] and one of padding, with an
 /// instruction set; the portable one where that is not there.
 pub(crate) fn count(
@@ -168,13 +149,15 @@ pub(crate) fn count(
     unsafe {
         match set {
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 if std::arch::is_x86_feature_detected!("avx2") => {
+            InstructionSet::Avx2 | InstructionSet::Avx512 if InstructionSet::Avx2.is_available() => {
                 count_avx2(masks, length, foreign, counts);
             }
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Baseline => count_in::<super::bytes::Sse2>(masks, length, foreign, counts),
             #[cfg(target_arch = "aarch64")]
-            InstructionSet::Baseline => count_in::<super::bytes::Neon>(masks, length, foreign, counts),
+            InstructionSet::Baseline | InstructionSet::DotProduct => {
+                count_in::<super::bytes::Neon>(masks, length, foreign, counts)
+            }
             _ => count_in::<Portable>(masks, length, foreign, counts),
         }
     }
