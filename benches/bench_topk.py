@@ -81,15 +81,15 @@ def pieces(folder: Path) -> list[str]:
     return distinct[:PIECES]
 
 
-def real_vectors(folder: Path | None, file: Path | None) -> Matrix:
-    """What MiniLM makes of real texts."""
+def real_vectors(folder: Path | None, file: Path | None, wanted: int) -> Matrix:
+    """What MiniLM makes of real texts, as many as wanted if there are."""
     if file is not None and file.exists():
         stored: Matrix = np.load(file)
         return stored
     if folder is None:
         reference: Matrix = np.load(SAMPLES / "minilm_reference.npz")["vectors"]
         return reference
-    texts, model = pieces(folder), MiniLM()
+    texts, model = pieces(folder)[: wanted + QUERIES], MiniLM()
     vectors = np.concatenate([model.embed(texts[start : start + 2000]) for start in range(0, len(texts), 2000)])
     if file is not None:
         np.save(file, vectors)
@@ -142,6 +142,14 @@ def peers(rows: Matrix) -> dict[str, Search]:
     """What else searches a matrix whose rows have unit length, each with its data prepared."""
     found: dict[str, Search] = {"numpy": lambda query, k: of_scores(rows @ query, k)}
     try:
+        import simsimd  # before torch, after which it reads no arrays
+
+        found["simsimd"] = lambda query, k: of_scores(
+            np.asarray(simsimd.cdist(query[None], rows, "dot"))[0].astype(np.float32), k
+        )
+    except ImportError:
+        pass
+    try:
         import faiss
 
         faiss.omp_set_num_threads(1)
@@ -168,14 +176,6 @@ def peers(rows: Matrix) -> dict[str, Search]:
         from usearch.index import search as usearch
 
         found["usearch exact"] = lambda query, k: usearch(rows, query, k, "ip", exact=True, threads=1).keys
-    except ImportError:
-        pass
-    try:
-        import simsimd
-
-        found["simsimd"] = lambda query, k: of_scores(
-            1 - np.asarray(simsimd.cdist(query[None], rows, "inner"))[0].astype(np.float32), k
-        )
     except ImportError:
         pass
     try:
@@ -311,7 +311,7 @@ def main() -> None:
     options = parser.parse_args()
     if _core.BUILD_PROFILE != "release":
         sys.exit("This is a debug build: install with `pip install '.[bench]'`.")
-    known = real_vectors(options.data, options.vectors)
+    known = real_vectors(options.data, options.vectors, max(options.sizes))
     print(
         f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, {len(known):,} real vectors"
     )

@@ -367,7 +367,7 @@ impl<'a> Best<'a> {
     fn absorb(&mut self, passage: &Passage<'_>, start: usize, upper: &mut [f32]) -> usize {
         let (set, k) = (self.plan.search.instruction_set, self.plan.k);
         // How many of the highest bounds are looked at first, to raise the threshold for the others.
-        let first = if passage.is_close() { k + k / 8 + 2 } else { 2 * k + k / 2 + 16 };
+        let first = if passage.is_close() { scored_at_once(k) } else { 2 * k + k / 2 + 16 };
         let mut places = Vec::with_capacity(4 * first.min(256));
         reaching(set, upper, least_of_highest(set, upper, first).max(self.threshold), &mut places);
         let mut highest: Vec<Candidate> = places.drain(..).map(|place| (bound_at(upper, place), place)).collect();
@@ -381,7 +381,7 @@ impl<'a> Best<'a> {
         }
         if !passage.is_close() {
             passage.refine_closely(self.query, &mut highest, self.threshold);
-            part_highest(&mut highest, k + k / 8 + 2, &mut self.candidates);
+            part_highest(&mut highest, scored_at_once(k), &mut self.candidates);
         }
         self.score(&highest);
         self.raise_threshold();
@@ -469,6 +469,11 @@ impl<'a> Best<'a> {
         }
         self.found
     }
+}
+
+/// How many of the highest bounds are scored to raise the threshold: somewhat more than k, whole fours.
+const fn scored_at_once(k: usize) -> usize {
+    (k + k / 8 + 3) / 4 * 4
 }
 
 /// A value that at least `n` bounds reach, though hardly more than that; the least finite one if they are few.

@@ -401,7 +401,7 @@ mod x86 {
         for (group, upper) in upper.chunks_mut(GROUP).enumerate() {
             let pointers = pointers(coded.rows, stride, GROUP * group, last);
             let mut vectors = [_mm512_setzero_si512(); GROUP];
-            for (sums, rows) in vectors.as_chunks_mut::<4>().0.iter_mut().zip(pointers.as_chunks::<4>().0) {
+            for (sums, rows) in vectors.as_chunks_mut::<8>().0.iter_mut().zip(pointers.as_chunks::<8>().0) {
                 for at in (0..stride).step_by(LINE) {
                     // SAFETY: a row is `stride` bytes, whole lines.
                     let load = |row: *const u8| unsafe { _mm512_loadu_si512(row.add(at).cast()) };
@@ -613,15 +613,21 @@ mod x86 {
     #[target_feature(enable = "avx512f")]
     pub(super) fn reaching_avx512(bounds: &[f32], least: f32, places: &mut Vec<u32>) {
         let limit = _mm512_set1_ps(least);
-        for (group, bounds) in bounds.chunks(GROUP).enumerate() {
-            let present = (u32::MAX >> (32 - bounds.len())) as __mmask16;
-            // SAFETY: the mask names no more bounds than there are.
-            let values = unsafe { _mm512_maskz_loadu_ps(present, bounds.as_ptr()) };
-            let mut reach = _mm512_mask_cmp_ps_mask::<_CMP_GE_OQ>(present, values, limit);
+        let (blocks, rest) = bounds.as_chunks::<{ 4 * GROUP }>();
+        for (block, bounds) in blocks.iter().enumerate() {
+            // SAFETY: four groups.
+            let masks = [0, 1, 2, 3].map(|group| unsafe {
+                let bounds = _mm512_loadu_ps(bounds.as_ptr().add(GROUP * group));
+                u64::from(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(bounds, limit)) << (GROUP * group)
+            });
+            let mut reach = (masks[0] | masks[1]) | (masks[2] | masks[3]);
             while reach != 0 {
-                places.push((group * GROUP) as u32 + reach.trailing_zeros());
+                places.push((block * 4 * GROUP) as u32 + reach.trailing_zeros());
                 reach &= reach - 1;
             }
         }
+        let first = blocks.len() * 4 * GROUP;
+        let reach = rest.iter().enumerate().filter(|&(_, &bound)| bound >= least);
+        places.extend(reach.map(|(place, _)| (first + place) as u32));
     }
 }
