@@ -1,4 +1,5 @@
-//! Top 10 over rows of 384 values: each pass and instruction set at hand, with the portable exact one as the scale.
+//! Top 10 over rows of 384 random values: each pass over them and instruction set at hand, with the portable exact one as
+//! the scale. Rotated rows need real vectors: `bench_topk.py`.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros write undocumented functions; a bench may panic
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};

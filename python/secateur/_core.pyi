@@ -252,6 +252,14 @@ class VectorIndex:
 
         Returns:
             The old number of each row, int64, of shape (len(index),).
+
+        >>> from secateur import VectorIndex
+        >>> index = VectorIndex(2)
+        >>> index.append([[1, 0], [0, 1], [1, 1]])
+        0
+        >>> index.delete([0])
+        >>> len(index), index.next_row, index.compact().tolist(), index.next_row
+        (2, 3, [1, 2], 2)
         """
     def delete(self, /, rows: Sequence[int] | NDArray[int64]) -> None:
         """
@@ -276,7 +284,8 @@ class VectorIndex:
         Read an index from a file that `save` has written.
 
         The file is mapped into memory: rows are read when they are needed, several processes share them. Changes stay in
-        memory until `save`. Nobody may write into the file meanwhile other than by `save`.
+        memory until `save`. Nobody may change the file in place meanwhile, or cut it off, which would end the process; `save`
+        puts a new one in its place.
 
         Args:
             path: The file.
@@ -288,6 +297,11 @@ class VectorIndex:
     def memory(self, /) -> int:
         """
         Bytes of memory that the rows take, with all that is kept for the search; a mapped file is not counted.
+        """
+    @property
+    def next_row(self, /) -> int:
+        """
+        The number that the next row will have: how many there are, deleted ones included.
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
@@ -325,17 +339,17 @@ class VectorIndex:
             query: Shape (dimension,), any real dtype.
             k: How many at most.
             rows: Score only these rows, each as often as it is named; positions then count within `rows`.
-            mask: Find only some rows: an array of bool with a value for each row number, or a slice of the row numbers, or
-                several slices. `slice(None, -5)` leaves out the newest 5 and costs nothing.
-            weights: What each cosine is multiplied with: a number for each row number, finite and not negative, or a
-                `HalfLife`, with which old rows are not even looked at once they cannot be found any more.
-            additive: Add the weights instead.
+            mask: Find only some rows: an array of bool with a value for each row number, of shape (index.next_row,), or a
+                slice of the row numbers, or several slices. `slice(None, -5)` leaves out the newest 5 and costs nothing.
+            weights: What each cosine is multiplied with: a number from 0 to 1e30 for each row number, or a `HalfLife`,
+                with which old rows are not even looked at once they cannot be found any more.
+            additive: Add the weights instead, which may then be negative, down to -1e30.
             threads: Among how many threads to split the rows, from 50,000 on; 1 is right on a machine that has
                 other work.
 
         Returns:
-            Row numbers, or positions within `rows` (int64), and scores (float32), both of shape (min(k, number of rows),), best
-            first.
+            Row numbers, or positions within `rows` (int64), and scores (float32), both of shape (min(k, n),) for n rows that
+            may be found, best first.
 
         Raises:
             VectorError: If the query, the mask or the weights do not fit or are not finite, or a row does not exist.
@@ -361,10 +375,18 @@ class VectorIndex:
             threads: As for `top_k`.
 
         Returns:
-            Row numbers (int64) and scores (float32), both of shape (m, min(k, number of rows)), best first.
+            Row numbers (int64) and scores (float32), both of shape (m, min(k, n)) for n rows that may be found, best
+            first; (0, 0) without queries.
 
         Raises:
             VectorError: As for `top_k`.
+
+        >>> from secateur import VectorIndex
+        >>> index = VectorIndex(2)
+        >>> index.append([[1, 0], [0, 1]])
+        0
+        >>> index.top_k_batch([[1, 0], [0, 2]], 1)[0].tolist()
+        [[0], [1]]
         """
     def update(self, /, rows: Sequence[int] | NDArray[int64], vectors: ArrayLike) -> None:
         """

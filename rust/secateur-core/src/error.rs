@@ -6,13 +6,31 @@ pub enum Error {
     /// A dimension of zero, which no vector has.
     #[error("dimension is 0, it must be at least 1")]
     ZeroDimension,
-    /// A vector or matrix whose rows do not have the dimension of the index.
+    /// A vector that does not have the dimension of the index.
     #[error("vectors have dimension {got}, the index has {expected}")]
     Dimension {
         /// Dimension of what was given.
         got: usize,
         /// Dimension of the index.
         expected: usize,
+    },
+    /// Values that are not as many as some rows have.
+    #[error("{values} values are no whole number of rows of {dimension}")]
+    NoWholeRows {
+        /// How many values.
+        values: usize,
+        /// How many a row has.
+        dimension: usize,
+    },
+    /// Values for some rows that are not as many as those have.
+    #[error("there are {got} values for {rows} rows of {dimension}")]
+    Values {
+        /// How many values.
+        got: usize,
+        /// For how many rows.
+        rows: usize,
+        /// How many a row has.
+        dimension: usize,
     },
     /// A NaN or an infinity in a row that was to be stored.
     #[error("row {row} holds {value} in column {column}, every value must be finite in float32")]

@@ -16,18 +16,21 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::Mmap;
 
-use crate::arena::LINE;
 use crate::error::Error;
 use crate::rotation::Rotation;
 use crate::segment::{SEGMENT, Segment};
+use crate::simd::codes::LINE;
 use crate::vectors::Vectors;
 
 const MAGIC: &[u8; 8] = b"SECATVEC";
 /// Rises with every change of what is stored, and of how codes are made.
 const VERSION: u32 = 1;
+/// How many files have been begun.
+static SAVES: AtomicUsize = AtomicUsize::new(0);
 const FIXED: usize = 56;
 const OF_SEGMENT: usize = 20;
 
@@ -37,8 +40,11 @@ impl Vectors {
     /// # Errors
     /// [`Error::File`].
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-        let written = write(self, &beside).and_then(|()| fs::rename(&beside, path));
+        // A name that no other process or thread uses.
+        let number = SAVES.fetch_add(1, Ordering::Relaxed);
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}-{number}.tmp", std::process::id()));
+        let written = write(self, beside.as_ref()).and_then(|()| fs::rename(&beside, path));
         written.map_err(|error| {
             // Of what is left over nothing more can be said than the first error does.
             let _ = fs::remove_file(&beside);
@@ -50,6 +56,9 @@ impl Vectors {
     /// file stays as it is.
     ///
     /// With `verify` all of it is read once, to compare checksums; without, the header only.
+    ///
+    /// Nobody may change the file in place, or cut it off, as long as the index lives: that would change rows unnoticed, or
+    /// end the process. [`Vectors::save`] does neither.
     ///
     /// # Errors
     /// [`Error::File`] if it cannot be read, is no such file, of another version, cut off or damaged.
@@ -91,7 +100,7 @@ fn write(vectors: &Vectors, path: &Path) -> io::Result<()> {
     if let Some(slot) = header.get_mut(12..16) {
         slot.copy_from_slice(&checksum.to_le_bytes());
     }
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(File::create_new(path)?);
     file.write_all(&header)?;
     for bytes in stored {
         file.write_all(&bytes)?;

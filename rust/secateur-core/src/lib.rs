@@ -4,9 +4,9 @@
 //! Knows nothing of Python. Every function is deterministic: the same input gives the same bits on every
 //! machine, so that what is chosen for a request can be computed again later.
 
-#![deny(unsafe_code)] // Allowed in simd alone.
+#![deny(unsafe_code)] // Allowed in simd and mapping alone.
 
-mod arena;
+mod aligned;
 mod class_table;
 mod error;
 mod estimate;

@@ -8,8 +8,8 @@ use memmap2::Mmap;
 
 /// The bytes of a file, read when they are needed.
 pub(crate) fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the memory is read only, and never through references that promise anything but plain numbers. Whoever
-    // changes the file in place meanwhile changes those numbers, or ends the process if he cuts it off: `save` never
-    // does either, it puts a new file in the place of the old one.
+    // SAFETY: nothing in this process writes to the file: `save` puts a new one in its place. That no other process changes it
+    // in place or cuts it off is asked of the caller, in the documentation of `Vectors::load`; the system has no means to
+    // make sure of it.
     unsafe { Mmap::map(file) }
 }

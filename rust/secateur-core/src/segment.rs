@@ -6,15 +6,16 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use memmap2::Mmap;
 
-use crate::arena::{Arena, LINE};
+use crate::aligned::AlignedBytes;
 use crate::rotation::{DIMENSIONS, Rotation};
-use crate::simd::codes::Packing;
+use crate::simd::codes::{LINE, Packing};
 use crate::simd::quantise::{Quantised, largest, quantise};
 use crate::simd::{InstructionSet, dot};
 
 /// Rows of a segment; the last one may have fewer.
 pub(crate) const SEGMENT: usize = 4096;
-/// Below it a row is shorter than what its codes would save, above it products could outgrow 32 bits.
+/// Below it a row is shorter than what its codes would save; above it a product of codes, doubled, could leave 32 bits: at the
+/// largest dimension it is below 2 * 255 * 127 * 16,384, half of 2^31.
 pub(crate) const CODED_DIMENSIONS: Range<usize> = 64..16_385;
 
 /// What is stored of each row, in this order.
@@ -55,7 +56,7 @@ const ARRAYS: [Array; 9] = [
 /// Up to [`SEGMENT`] rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment {
-    arena: Arena,
+    memory: AlignedBytes,
     layout: Layout,
     rows: usize,
     /// Once its rows have been rotated: the greatest length of the codes of one, and the greatest error of its codes of 8
@@ -116,7 +117,7 @@ impl Segment {
     /// An empty segment with room for some rows.
     pub(crate) fn new(dimension: usize, capacity: usize) -> Self {
         let layout = Layout::new(dimension, capacity);
-        Self { arena: Arena::new(layout.len()), layout, rows: 0, rotated: None }
+        Self { memory: AlignedBytes::new(layout.len()), layout, rows: 0, rotated: None }
     }
 
     /// Rows as [`Segment::stored`] has laid them out, within a file from a place on.
@@ -128,8 +129,8 @@ impl Segment {
         rotated: Option<[f32; 2]>,
     ) -> Option<Self> {
         let layout = Layout::new(dimension, rows);
-        let arena = Arena::mapped(map, start..start.checked_add(layout.len())?)?;
-        Some(Self { arena, layout, rows, rotated })
+        let memory = AlignedBytes::mapped(map, start..start.checked_add(layout.len())?)?;
+        Some(Self { memory, layout, rows, rotated })
     }
 
     /// Bytes of so many rows, laid out without any to spare; nothing if they are more than can be counted.
@@ -142,15 +143,15 @@ impl Segment {
     /// The rows laid out without any to spare.
     pub(crate) fn stored(&self) -> std::borrow::Cow<'_, [u8]> {
         if self.layout.capacity == self.rows {
-            self.arena.bytes().into()
+            self.memory.bytes().into()
         } else {
-            self.with_capacity(self.rows).arena.bytes().to_vec().into()
+            self.with_capacity(self.rows).memory.bytes().to_vec().into()
         }
     }
 
     fn with_capacity(&self, capacity: usize) -> Self {
         let mut other = Self::new(self.layout.dimension, capacity);
-        let (from, to) = (self.arena.bytes(), other.arena.bytes_mut());
+        let (from, to) = (self.memory.bytes(), other.memory.bytes_mut());
         for array in ARRAYS {
             let (from_range, to_range) =
                 (self.layout.range(array, &(0..self.rows)), other.layout.range(array, &(0..self.rows)));
@@ -163,7 +164,7 @@ impl Segment {
 
     /// Bytes of memory of its own, and bytes of a mapped file.
     pub(crate) fn memory(&self) -> (usize, usize) {
-        if self.arena.is_mapped() { (0, self.arena.len()) } else { (self.arena.len(), 0) }
+        if self.memory.is_mapped() { (0, self.memory.len()) } else { (self.memory.len(), 0) }
     }
 
     pub(crate) const fn rotated(&self) -> Option<[f32; 2]> {
@@ -171,14 +172,15 @@ impl Segment {
     }
 
     fn read<T: Pod>(&self, array: Array, rows: Range<usize>) -> &[T] {
+        debug_assert!(rows.end <= self.layout.capacity, "rows of another array would be read");
         // Arrays start at lines, so that they are aligned for any number.
-        bytemuck::cast_slice(self.arena.bytes().get(self.layout.range(array, &rows)).unwrap_or_default())
+        bytemuck::cast_slice(self.memory.bytes().get(self.layout.range(array, &rows)).unwrap_or_default())
     }
 
     /// Some rows of all arrays, to be changed.
     fn arrays_mut(&mut self, rows: &Range<usize>) -> [&mut [u8]; ARRAYS.len()] {
         let layout = self.layout;
-        let mut rest = self.arena.bytes_mut();
+        let mut rest = self.memory.bytes_mut();
         let mut done = 0;
         ARRAYS.map(|array| {
             let range = layout.range(array, rows);
@@ -229,14 +231,6 @@ impl Segment {
         }
     }
 
-    /// Drops all rows behind the first few.
-    pub(crate) fn truncate(&mut self, rows: usize) {
-        if rows < self.rows {
-            self.rows = rows;
-            self.rotated = None;
-        }
-    }
-
     /// Stores a row in the place of another, with all that is known of it.
     pub(crate) fn set(&mut self, set: InstructionSet, row: usize, new: &[f32]) {
         let norm = dot(new, new).sqrt();
@@ -252,11 +246,11 @@ impl Segment {
     }
 
     /// Rotates some rows; the segment counts as rotated then.
-    pub(crate) fn rotate(&mut self, rotation: &Rotation, rows: &Range<usize>) {
+    pub(crate) fn rotate(&mut self, set: InstructionSet, rotation: &Rotation, rows: &Range<usize>) {
         let [codes, packed, _, _, scales, byte_errors, bytes, _, _] = self.arrays_mut(rows);
         let byte_errors: &[f32] = bytemuck::cast_slice(byte_errors);
         let error = byte_errors.iter().copied().fold(0.0, f32::max);
-        let length = rotation.rotate(bytes, bytemuck::cast_slice(scales), codes, bytemuck::cast_slice_mut(packed));
+        let length = rotation.rotate(set, bytes, bytemuck::cast_slice(scales), codes, bytemuck::cast_slice_mut(packed));
         let [longest, greatest] = self.rotated.unwrap_or_default();
         self.rotated = Some([longest.max(length), greatest.max(error)]);
     }

@@ -17,7 +17,7 @@ use crate::query::Query;
 use crate::segment::SEGMENT;
 use crate::simd::codes::{maxima, reaching};
 use crate::simd::{InstructionSet, dot_and_square_of_four, dot_of_four};
-use crate::vectors::{Vectors, first_not_finite};
+use crate::vectors::{Vectors, check_count, first_not_finite};
 use crate::weights::Weights;
 
 /// One row found.
@@ -54,7 +54,9 @@ pub struct Search<'a> {
     pub weights: Option<Weights<'a>>,
     /// Among how many threads the rows are split; fewer if there are few rows.
     pub threads: usize,
-    /// For tests that force one: the pass that is made first.
+    /// How many rows a thread has at least.
+    pub rows_per_thread: usize,
+    /// For tests that force one: the pass that is made.
     pub pass: Option<Pass>,
     /// For tests that force one.
     pub instruction_set: InstructionSet,
@@ -64,7 +66,15 @@ impl Search<'_> {
     /// The `k` best of all rows.
     #[must_use]
     pub fn new(k: usize) -> Self {
-        Self { k, within: Within::All, weights: None, threads: 1, pass: None, instruction_set: InstructionSet::best() }
+        Self {
+            k,
+            within: Within::All,
+            weights: None,
+            threads: 1,
+            rows_per_thread: ROWS_PER_THREAD,
+            pass: None,
+            instruction_set: InstructionSet::best(),
+        }
     }
 
     /// The row at a place: the place itself, unless rows were given.
@@ -124,16 +134,16 @@ pub fn search(vectors: &Vectors, queries: &[&[f32]], search: &Search<'_>) -> Res
 /// The `k` best rows of a matrix, laid out one after the other, that is searched once: nothing is stored.
 ///
 /// # Errors
-/// [`Error::ZeroDimension`], [`Error::Dimension`] if `matrix` is not a whole number of rows or the query has another
-/// dimension, [`Error::NonFiniteRow`], [`Error::NonFiniteQuery`].
+/// [`Error::ZeroDimension`], [`Error::NoWholeRows`], [`Error::TooManyRows`], [`Error::Dimension`] of the query,
+/// [`Error::NonFiniteRow`], [`Error::NonFiniteQuery`].
 pub fn search_matrix(matrix: &[f32], dimension: usize, query: &[f32], k: usize) -> Result<Vec<Match>, Error> {
     if dimension == 0 {
         return Err(Error::ZeroDimension);
     }
-    let excess = matrix.len() % dimension;
-    if excess != 0 {
-        return Err(Error::Dimension { got: excess, expected: dimension });
+    if !matrix.len().is_multiple_of(dimension) {
+        return Err(Error::NoWholeRows { values: matrix.len(), dimension });
     }
+    check_count(matrix.len() / dimension)?;
     let set = InstructionSet::best();
     let query = Query::new(set, query, dimension)?;
     let k = k.min(matrix.len() / dimension);
@@ -199,6 +209,7 @@ impl<'a> Plan<'a> {
                 joined(&set.map(|(at, _)| at * 64..(at * 64 + 64).min(rows)).collect::<Vec<_>>())
             }
             Within::Rows(numbers) => {
+                check_count(numbers.len())?;
                 vectors.check_rows(numbers)?;
                 std::iter::once(0..numbers.len()).collect()
             }
@@ -233,7 +244,7 @@ impl<'a> Plan<'a> {
         if self.k == 0 {
             return vec![Vec::new(); queries.len()];
         }
-        let threads = self.search.threads.min(self.places / ROWS_PER_THREAD).max(1);
+        let threads = self.search.threads.min(self.places / self.search.rows_per_thread.max(1)).max(1);
         let mut found = if threads == 1 {
             self.walk(queries, 0, 1)
         } else {
@@ -473,7 +484,7 @@ impl<'a> Best<'a> {
 
 /// How many of the highest bounds are scored to raise the threshold: somewhat more than k, whole fours.
 const fn scored_at_once(k: usize) -> usize {
-    (k + k / 8 + 3) / 4 * 4
+    (k + k / 8).div_ceil(4) * 4
 }
 
 /// A value that at least `n` bounds reach, though hardly more than that; the least finite one if they are few.

@@ -1,8 +1,8 @@
 //! Rows of float32 vectors, each with its norm and its codes of 8 and 4 bits, by which the search leaves most rows
 //! unread.
 //!
-//! Invariants: every stored value is finite; `norms[i]` is the norm of row `i` summed in float64; codes and errors bound
-//! the row as [`quantised`] says. Rows stand in segments of [`SEGMENT`], so that growing never moves what is there. A
+//! Invariants: every stored value is finite; a stored norm is that of its row summed in float64; codes and errors bound the
+//! row. Rows stand in segments of [`SEGMENT`], so that growing never moves what is there. A
 //! deleted row keeps its number and its place until [`Vectors::compact`].
 
 use crate::error::Error;
@@ -10,8 +10,6 @@ use crate::rotation::Rotation;
 use crate::segment::{CODED_DIMENSIONS, SEGMENT, Segment};
 use crate::simd::InstructionSet;
 
-/// Rows that are stored, checked and quantised in one go, while they are in the cache.
-const BLOCK: usize = 16;
 /// From so many full segments on a rotation is learnt, a power of four.
 const LEARN_FROM: usize = 4;
 /// How many rows it is learnt from at most.
@@ -29,6 +27,8 @@ pub struct Vectors {
     rows: usize,
     deleted: Deleted,
     rotation: Option<Rotation>,
+    /// With which codes are made: the same with all.
+    set: InstructionSet,
 }
 
 /// Which rows are gone, as a bit for each; empty as long as there is none.
@@ -56,7 +56,8 @@ impl Vectors {
         if dimension == 0 {
             return Err(Error::ZeroDimension);
         }
-        Ok(Self { dimension, segments: Vec::new(), rows: 0, deleted: Deleted::default(), rotation: None })
+        let set = InstructionSet::best();
+        Ok(Self { dimension, segments: Vec::new(), rows: 0, deleted: Deleted::default(), rotation: None, set })
     }
 
     /// From what has been stored; nothing if the deleted rows do not fit the others.
@@ -70,7 +71,20 @@ impl Vectors {
         let beyond = words.len() > rows.div_ceil(64)
             || (words.len() * 64 > rows && words.last().is_some_and(|word| word >> (rows % 64) != 0));
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        (!beyond).then(|| Self { dimension, segments, rows, deleted: Deleted { words, count }, rotation })
+        (!beyond).then(|| Self {
+            dimension,
+            segments,
+            rows,
+            deleted: Deleted { words, count },
+            rotation,
+            set: InstructionSet::best(),
+        })
+    }
+
+    /// For tests that force an instruction set for the making of codes.
+    #[must_use]
+    pub fn with_instruction_set(self, set: InstructionSet) -> Self {
+        Self { set, ..self }
     }
 
     /// Values per row.
@@ -97,54 +111,46 @@ impl Vectors {
         self.len() == 0
     }
 
-    /// What the rows take.
+    /// What the rows take, with all that is kept for the search.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        self.segments.iter().map(Segment::memory).fold(Memory::default(), |sum, (owned, mapped)| Memory {
-            owned: sum.owned + owned,
-            mapped: sum.mapped + mapped,
-        })
+        let besides = self.rotation.as_ref().map_or(0, Rotation::memory) + size_of_val(&*self.deleted.words);
+        let start = Memory { owned: besides, mapped: 0 };
+        self.segments
+            .iter()
+            .map(Segment::memory)
+            .fold(start, |sum, (owned, mapped)| Memory { owned: sum.owned + owned, mapped: sum.mapped + mapped })
     }
 
     /// Appends rows laid out one after the other. All are stored or, on an error, none.
     ///
     /// # Errors
-    /// [`Error::Dimension`] if `rows` is not a whole number of rows, [`Error::NonFiniteRow`], [`Error::TooManyRows`].
+    /// [`Error::NoWholeRows`], [`Error::NonFiniteRow`], [`Error::TooManyRows`].
     pub fn append(&mut self, rows: &[f32]) -> Result<(), Error> {
-        let excess = rows.len() % self.dimension;
-        if excess != 0 {
-            return Err(Error::Dimension { got: excess, expected: self.dimension });
+        if !rows.len().is_multiple_of(self.dimension) {
+            return Err(Error::NoWholeRows { values: rows.len(), dimension: self.dimension });
         }
         let before = self.rows;
         let count = rows.len() / self.dimension;
-        if count > MOST_ROWS - before {
-            return Err(Error::TooManyRows { rows: before.saturating_add(count), most: MOST_ROWS });
-        }
-        let set = InstructionSet::best();
-        for (block, values) in rows.chunks(BLOCK * self.dimension).enumerate() {
-            if let Some((place, value)) = first_not_finite(values) {
-                self.truncate(before);
-                let (row, column) = (block * BLOCK + place / self.dimension, place % self.dimension);
-                return Err(Error::NonFiniteRow { row, column, value });
-            }
-            let mut rest = values;
-            while !rest.is_empty() {
-                let expected = before + count - self.rows;
-                rest = self.append_to_segment(set, rest, expected);
-            }
+        check_count(before.saturating_add(count))?;
+        self.check_finite(rows)?;
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let expected = before + count - self.rows;
+            rest = self.append_to_segment(rest, expected);
         }
         Ok(())
     }
 
     /// Appends rows to the last segment as far as it has room, and returns the others; `expected` are to come in all.
-    fn append_to_segment<'a>(&mut self, set: InstructionSet, rows: &'a [f32], expected: usize) -> &'a [f32] {
+    fn append_to_segment<'a>(&mut self, rows: &'a [f32], expected: usize) -> &'a [f32] {
         let place = self.rows % SEGMENT;
         if place == 0 {
             self.segments.push(Segment::new(self.dimension, 0));
         }
         let (now, rest) = rows.split_at(rows.len().min((SEGMENT - place) * self.dimension));
         if let Some(segment) = self.segments.last_mut() {
-            segment.append(set, now, expected);
+            segment.append(self.set, now, expected);
             self.rows += now.len() / self.dimension;
         }
         if self.rows.is_multiple_of(SEGMENT) {
@@ -158,11 +164,11 @@ impl Vectors {
     fn rotate_last(&mut self) {
         let full = self.segments.len();
         if self.rotation.is_none() && full >= LEARN_FROM && full.is_power_of_two() && full.ilog2().is_multiple_of(2) {
-            self.rotation = Rotation::learn(&self.sample(), self.dimension);
+            self.rotation = Rotation::learn(self.set, &self.sample(), self.dimension);
         }
         if let Some(rotation) = &self.rotation {
             for segment in self.segments.iter_mut().filter(|segment| segment.rotated().is_none()) {
-                segment.rotate(rotation, &(0..SEGMENT));
+                segment.rotate(self.set, rotation, &(0..SEGMENT));
             }
         }
     }
@@ -179,34 +185,28 @@ impl Vectors {
         sample
     }
 
-    fn truncate(&mut self, rows: usize) {
-        self.segments.truncate(rows.div_ceil(SEGMENT));
-        if let (Some(last), false) = (self.segments.last_mut(), rows.is_multiple_of(SEGMENT)) {
-            last.truncate(rows % SEGMENT);
-        }
-        self.rows = rows;
+    fn check_finite(&self, rows: &[f32]) -> Result<(), Error> {
+        first_not_finite(rows).map_or(Ok(()), |(place, value)| {
+            Err(Error::NonFiniteRow { row: place / self.dimension, column: place % self.dimension, value })
+        })
     }
 
     /// Replaces rows: the values of each of `numbers` stand in `values`, one after the other. All or, on an error, none.
     ///
     /// # Errors
-    /// [`Error::Dimension`] if the lengths do not fit, [`Error::RowOutOfRange`], [`Error::DeletedRow`],
+    /// [`Error::Values`], [`Error::RowOutOfRange`], [`Error::DeletedRow`],
     /// [`Error::NonFiniteRow`].
     pub fn update(&mut self, numbers: &[usize], values: &[f32]) -> Result<(), Error> {
         if values.len() != numbers.len() * self.dimension {
-            return Err(Error::Dimension { got: values.len() / numbers.len().max(1), expected: self.dimension });
+            return Err(Error::Values { got: values.len(), rows: numbers.len(), dimension: self.dimension });
         }
         self.check_rows(numbers)?;
-        if let Some((place, value)) = first_not_finite(values) {
-            let (row, column) = (place / self.dimension, place % self.dimension);
-            return Err(Error::NonFiniteRow { row, column, value });
-        }
-        let set = InstructionSet::best();
+        self.check_finite(values)?;
         for (&number, row) in numbers.iter().zip(values.chunks_exact(self.dimension)) {
             if let Some(segment) = self.segments.get_mut(number / SEGMENT) {
-                segment.set(set, number % SEGMENT, row);
+                segment.set(self.set, number % SEGMENT, row);
                 if let (Some(rotation), Some(_)) = (&self.rotation, segment.rotated()) {
-                    segment.rotate(rotation, &(number % SEGMENT..number % SEGMENT + 1));
+                    segment.rotate(self.set, rotation, &(number % SEGMENT..number % SEGMENT + 1));
                 }
             }
         }
@@ -241,10 +241,10 @@ impl Vectors {
                 rows: 0,
                 deleted: Deleted::default(),
                 rotation: self.rotation.take(),
+                set: self.set,
             };
-            let set = InstructionSet::best();
             for (at, &number) in numbers.iter().enumerate() {
-                kept.append_to_segment(set, self.row(number).unwrap_or_default(), numbers.len() - at);
+                kept.append_to_segment(self.row(number).unwrap_or_default(), numbers.len() - at);
             }
             *self = kept;
         }
@@ -311,6 +311,11 @@ impl Vectors {
     pub(crate) fn has_codes(&self) -> bool {
         CODED_DIMENSIONS.contains(&self.dimension)
     }
+}
+
+/// Refuses more rows than a row number can tell apart.
+pub(crate) const fn check_count(rows: usize) -> Result<(), Error> {
+    if rows > MOST_ROWS { Err(Error::TooManyRows { rows, most: MOST_ROWS }) } else { Ok(()) }
 }
 
 /// Place and value of the first NaN or infinity.

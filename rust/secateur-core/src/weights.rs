@@ -40,7 +40,7 @@ impl HalfLife {
     /// `scale * 2^(-age / rows)`.
     ///
     /// # Errors
-    /// [`Error::HalfLife`] if `rows` is not above 0 or `scale` is negative, or one is not finite.
+    /// [`Error::HalfLife`] if `rows` is not above 0 and finite, or `scale` not from 0 to 1e30.
     pub fn new(rows: f64, scale: f64) -> Result<Self, Error> {
         if !(rows.is_finite() && rows > 0.0) {
             return Err(Error::HalfLife { what: "the half-life", value: rows, expected: "a number of rows above 0" });
@@ -133,8 +133,8 @@ impl Weights<'_> {
             OfRows::Values(values) => {
                 values.get(of).unwrap_or_default().iter().copied().fold(f64::NEG_INFINITY, f64::max)
             }
-            // Rounding may leave an older row a little above a newer one.
-            OfRows::HalfLife(half_life) => half_life.at(rows - of.end) * (1.0 + 1e-12),
+            // Rounding may leave an older row a little above a newer one, by far less than `upper` adds.
+            OfRows::HalfLife(half_life) => half_life.at(rows - of.end),
         };
         self.upper(1.0, most)
     }

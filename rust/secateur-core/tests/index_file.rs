@@ -2,25 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // A panic is how a test fails.
 
+mod common;
+
 use std::fs;
 use std::path::PathBuf;
 
+use common::numbers;
+use secateur_core::simd::InstructionSet;
 use secateur_core::{Error, Match, Search, Vectors, search};
-
-/// Numbers that look random and are the same in every run.
-fn numbers(seed: u64) -> impl Iterator<Item = f32> {
-    let mut state = seed * 2 + 1;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
-    })
-}
 
 /// Rows near a few directions, so that a rotation pays.
 fn crowded(count: usize, dimension: usize) -> Vectors {
+    crowded_with(InstructionSet::best(), count, dimension)
+}
+
+fn crowded_with(set: InstructionSet, count: usize, dimension: usize) -> Vectors {
     let directions: Vec<f32> = numbers(1).take(8 * dimension).collect();
     let mut factors = numbers(2);
-    let mut vectors = Vectors::new(dimension).unwrap();
+    let mut vectors = Vectors::new(dimension).unwrap().with_instruction_set(set);
     for _ in 0..count {
         let mut row: Vec<f32> = factors.by_ref().take(dimension).map(|noise| noise * 0.1).collect();
         for direction in directions.chunks_exact(dimension) {
@@ -67,7 +66,9 @@ fn a_loaded_index_finds_the_same_and_can_be_changed() {
             let mut loaded = Vectors::load(&file.0, verify).unwrap();
             assert_eq!((loaded.len(), loaded.rows(), loaded.dimension()), (vectors.len(), count, dimension));
             assert_eq!(loaded.is_rotated(), rotated);
-            assert_eq!(loaded.memory().owned, 0);
+            // The rotation alone is not read from the file.
+            assert!(loaded.memory().owned < 300_000, "{:?}", loaded.memory());
+            assert!(loaded.memory().mapped >= count * dimension * 4);
             let query: Vec<f32> = numbers(9).take(dimension).collect();
             assert_eq!(found(&loaded, &query), found(&vectors, &query));
             assert!((0..count).all(|row| loaded.row(row) == vectors.row(row)));
@@ -115,4 +116,37 @@ fn damaged_files_are_refused() {
     assert_eq!(refused(&other), "is of another version: build the index anew and save it");
     assert!(matches!(Vectors::load(&file.0.join("none"), true), Err(Error::File { .. })));
     assert!(matches!(vectors.save(&file.0.join("none")), Err(Error::File { .. })));
+}
+
+#[test]
+fn every_instruction_set_writes_the_same_file() {
+    for dimension in [64, 256, 300] {
+        let file = TemporaryFile::new(&format!("sets-{dimension}"));
+        let of = |set| {
+            let vectors = crowded_with(set, 16_390, dimension);
+            vectors.save(&file.0).unwrap();
+            (vectors.is_rotated(), fs::read(&file.0).unwrap())
+        };
+        let expected = of(InstructionSet::Portable);
+        assert_eq!(expected.0, dimension >= 256);
+        for set in InstructionSet::ALL.into_iter().filter(|set| set.is_available()) {
+            assert!(of(set) == expected, "{set:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_save_at_once_without_mixing_files() {
+    let files: Vec<TemporaryFile> = (0..4).map(|at| TemporaryFile::new(&format!("at-once.{at}"))).collect();
+    let of_count: Vec<Vectors> = (0..4).map(|at| crowded(500 + at, 64)).collect();
+    for _ in 0..10 {
+        std::thread::scope(|scope| {
+            for (file, vectors) in files.iter().zip(&of_count).chain(files.iter().zip(&of_count)) {
+                scope.spawn(|| vectors.save(&file.0).unwrap());
+            }
+        });
+        for (file, vectors) in files.iter().zip(&of_count) {
+            assert_eq!(Vectors::load(&file.0, true).unwrap().rows(), vectors.rows());
+        }
+    }
 }

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // A panic is how a test fails.
 
+mod common;
+
+use common::numbers;
 use proptest::prelude::*;
 use secateur_core::simd::{self, InstructionSet};
-use secateur_core::{Error, HalfLife, Match, OfRows, Pass, Search, Vectors, Weights, Within, search};
+use secateur_core::{Error, HalfLife, Match, OfRows, Pass, Search, Vectors, Weights, Within, search, search_matrix};
 
 const PASSES: [Option<Pass>; 5] =
     [None, Some(Pass::Exact), Some(Pass::Bytes), Some(Pass::Nibbles), Some(Pass::Rotated)];
@@ -45,12 +48,13 @@ fn same(a: &[Match], b: &[Match]) -> bool {
     bits(a) == bits(b)
 }
 
-/// Asks in every way; the answers must be one.
+/// Asks in every way that this machine knows; the answers must be one.
 fn assert_found(vectors: &Vectors, query: &[f32], asked: Search<'_>, expected: &[Match]) {
     for pass in PASSES {
-        for instruction_set in InstructionSet::ALL {
-            for threads in [1, 3] {
-                let answer = found(vectors, query, &Search { pass, instruction_set, threads, ..asked });
+        for instruction_set in InstructionSet::ALL.into_iter().filter(|set| set.is_available()) {
+            for (threads, rows_per_thread) in [(1, 1), (3, 5)] {
+                let asked = Search { pass, instruction_set, threads, rows_per_thread, ..asked };
+                let answer = found(vectors, query, &asked);
                 assert!(
                     same(&answer, expected),
                     "{pass:?}, {instruction_set:?}, {threads} threads: {answer:?} in place of {expected:?}"
@@ -58,15 +62,6 @@ fn assert_found(vectors: &Vectors, query: &[f32], asked: Search<'_>, expected: &
             }
         }
     }
-}
-
-/// Numbers that look random and are the same in every run.
-fn numbers(seed: u64) -> impl Iterator<Item = f32> {
-    let mut state = seed * 2 + 1;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
-    })
 }
 
 fn random_rows(count: usize, dimension: usize, seed: u64) -> Vec<Vec<f32>> {
@@ -112,11 +107,27 @@ proptest! {
         k in 0_usize..70,
     ) {
         prop_assume!(!rows.is_empty());
+        let half_life = HalfLife::new(7.0, 1.5).unwrap();
         let candidates: Vec<usize> = picks.iter().map(|pick| pick.index(rows.len())).collect();
         let chosen: Vec<Vec<f32>> = candidates.iter().map(|&row| rows[row].clone()).collect();
         let vectors = store(&rows, query.len());
         let asked = Search { within: Within::Rows(&candidates), ..Search::new(k) };
         assert_found(&vectors, &query, asked, &brute_force(&chosen, &query, k));
+        // Weighted by the row, wherever it stands among the candidates.
+        let run = rows.len() / 3..rows.len();
+        let consecutive: Vec<usize> = run.collect();
+        for candidates in [&candidates, &consecutive] {
+            let weighted = |&row: &usize| (cosine(&query, &rows[row]) * half_life.at(rows.len() - 1 - row)) as f32;
+            let expected = best(candidates.iter().map(weighted).enumerate(), k);
+            let weights = Some(Weights { of_rows: OfRows::HalfLife(&half_life), additive: false });
+            assert_found(&vectors, &query, Search { within: Within::Rows(candidates), weights, ..Search::new(k) }, &expected);
+        }
+    }
+
+    #[test]
+    fn a_bare_matrix_is_searched_as_an_index_is((rows, query) in case(), k in 0_usize..80) {
+        let answer = search_matrix(&rows.concat(), query.len(), &query, k).unwrap();
+        prop_assert!(same(&answer, &brute_force(&rows, &query, k)));
     }
 
     #[test]
@@ -282,18 +293,24 @@ fn rows_without_any_preference_are_not_rotated() {
     assert!(!store(&random_rows(16_384, 256, 1), 256).is_rotated());
 }
 
+/// From so many rows on a search turns to rotated rows by itself, and back where they leave over too many.
 #[test]
-fn threads_give_the_same() {
-    let rows = random_rows(60_000, 64, 3);
-    let vectors = store(&rows, 64);
-    let expected = brute_force(&rows, &rows[77], 25);
-    for threads in [1, 2, 3] {
-        assert!(same(&found(&vectors, &rows[77], &Search { threads, ..Search::new(25) }), &expected));
-        let half_life = HalfLife::new(1e5, 1.0).unwrap();
-        let weights = Some(Weights { of_rows: OfRows::HalfLife(&half_life), additive: false });
-        let one = found(&vectors, &rows[77], &Search { weights, ..Search::new(25) });
-        assert!(same(&found(&vectors, &rows[77], &Search { threads, weights, ..Search::new(25) }), &one));
+fn passes_that_are_chosen_equal_brute_force() {
+    let rows = crowded_rows(52_000, 256);
+    let vectors = store(&rows, 256);
+    assert!(vectors.is_rotated());
+    let near = rows[40_000].iter().zip(numbers(3)).map(|(value, noise)| value + noise * 0.1).collect();
+    let queries = [near, random_rows(1, 256, 1).remove(0), rows[51_999].clone()];
+    for query in &queries {
+        let expected = brute_force(&rows, query, 30);
+        for (k, threads) in [(1, 1), (30, 1), (30, 2)] {
+            let asked = Search { threads, ..Search::new(k) };
+            assert!(same(&found(&vectors, query, &asked), &expected[..k]));
+        }
     }
+    let queries: Vec<&[f32]> = queries.iter().map(Vec::as_slice).collect();
+    let answers = search(&vectors, &queries, &Search::new(30)).unwrap();
+    assert!(answers.iter().zip(&queries).all(|(answer, query)| same(answer, &brute_force(&rows, query, 30))));
 }
 
 #[test]
@@ -320,14 +337,22 @@ fn updated_deleted_and_compacted_rows() {
 }
 
 #[test]
-fn strong_decay_leaves_old_rows_unread() {
-    // All rows alike: without decay each is a candidate.
+fn the_newest_of_equals_are_found_under_decay() {
     let rows = vec![vec![1.0; 64]; 50_000];
     let vectors = store(&rows, 64);
     let half_life = HalfLife::new(50.0, 1.0).unwrap();
     let weights = Some(Weights { of_rows: OfRows::HalfLife(&half_life), additive: false });
     let answer = found(&vectors, &rows[0], &Search { weights, ..Search::new(3) });
     assert_eq!(answer.iter().map(|found| found.position).collect::<Vec<_>>(), [49_999, 49_998, 49_997]);
+}
+
+#[test]
+fn a_refused_append_teaches_nothing() {
+    let rows = crowded_rows(16_384, 256).concat();
+    let mut vectors = Vectors::new(256).unwrap();
+    let refused = vectors.append(&[&rows[..], &[f32::NAN; 256]].concat()).unwrap_err();
+    assert!(matches!(refused, Error::NonFiniteRow { row: 16_384, column: 0, .. }));
+    assert_eq!((vectors.rows(), vectors.is_rotated()), (0, false));
 }
 
 #[test]
@@ -356,7 +381,13 @@ fn refuses_what_it_cannot_search() {
     assert_eq!(Vectors::new(0).unwrap_err(), Error::ZeroDimension);
     let mut vectors = Vectors::new(2).unwrap();
     vectors.append(&[1.0, 2.0]).unwrap();
-    assert_eq!(vectors.append(&[1.0, 2.0, 3.0]).unwrap_err(), Error::Dimension { got: 1, expected: 2 });
+    assert_eq!(vectors.append(&[1.0, 2.0, 3.0]).unwrap_err(), Error::NoWholeRows { values: 3, dimension: 2 });
+    assert_eq!(vectors.update(&[0], &[1.0; 3]).unwrap_err(), Error::Values { got: 3, rows: 1, dimension: 2 });
+    assert_eq!(search_matrix(&[1.0; 3], 2, &[1.0; 2], 1).unwrap_err(), Error::NoWholeRows { values: 3, dimension: 2 });
+    assert!(matches!(
+        search_matrix(&[0.0, 1.0, f32::NAN, 0.0], 2, &[1.0; 2], 1).unwrap_err(),
+        Error::NonFiniteRow { row: 1, column: 0, .. }
+    ));
     let refused = vectors.append(&[[1.0; 40].as_slice(), &[3.0, f32::INFINITY]].concat()).unwrap_err();
     assert_eq!(refused, Error::NonFiniteRow { row: 20, column: 1, value: f32::INFINITY });
     assert_eq!(vectors.len(), 1, "a refused append stores nothing");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PySlice, PySliceMethods, PyTuple};
+use pyo3::types::{IntoPyDict, PySlice, PyTuple};
 #[cfg(feature = "stubs")]
 use pyo3::{PyTypeInfo, inspect::PyStaticExpr, type_hint_identifier, type_hint_subscript, type_hint_union};
 use secateur_core::Match;
@@ -55,11 +55,11 @@ impl Float32Array<'_> {
         }
     }
 
-    /// The values of several vectors.
-    pub(crate) fn queries(&self, dimension: usize) -> PyResult<&[f32]> {
+    /// The values of several vectors; `what` says what they are.
+    pub(crate) fn several(&self, what: &str, dimension: usize) -> PyResult<&[f32]> {
         match *self.array.shape() {
             [_, columns] if columns == dimension => self.values(),
-            _ => Err(self.misshapen("the queries have", &format!("(m, {dimension})"))),
+            _ => Err(self.misshapen(what, &format!("(m, {dimension})"))),
         }
     }
 
@@ -165,28 +165,55 @@ impl<'py> FromPyObject<'_, 'py> for RowNumbers {
     }
 }
 
-/// Which rows may be found: a boolean for each row, or slices of the row numbers.
+/// Which rows may be found.
 pub(crate) enum Mask {
-    Slices(Vec<Py<PySlice>>),
-    /// The bits, and how many of them were given.
+    Slices(Vec<Slice>),
+    /// A bit for each row, and how many were given.
     Bits(Vec<u64>, usize),
 }
 
-impl Mask {
-    /// The ranges that slices stand for among `rows` rows.
-    pub(crate) fn ranges(slices: &[Py<PySlice>], py: Python<'_>, rows: usize) -> PyResult<Vec<Range<usize>>> {
-        // The number of rows is the length of arrays in memory, so that it fits.
-        let rows = isize::try_from(rows).unwrap_or(isize::MAX);
-        let range = |slice: &Py<PySlice>| {
-            let indices = slice.bind(py).indices(rows)?;
-            if indices.step == 1 {
-                // Not negative: Python has resolved them.
-                Ok(indices.start.unsigned_abs()..indices.stop.max(indices.start).unsigned_abs())
-            } else {
-                Err(VectorError::new_err(format!("mask has a slice with step {}, it must be 1", indices.step)))
-            }
+/// Start and stop of a slice, which are resolved once it is known how many rows there are.
+pub(crate) struct Slice {
+    start: Option<isize>,
+    stop: Option<isize>,
+}
+
+impl Slice {
+    /// The rows that it stands for among so many, by the rules of Python.
+    pub(crate) fn of(&self, rows: usize) -> Range<usize> {
+        let place = |bound: Option<isize>, missing: usize| match bound {
+            None => missing,
+            Some(bound) if bound < 0 => rows.saturating_sub(bound.unsigned_abs()),
+            Some(bound) => rows.min(bound.unsigned_abs()),
         };
-        slices.iter().map(range).collect()
+        let start = place(self.start, 0);
+        start..place(self.stop, rows).max(start)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Slice {
+    type Error = PyErr;
+
+    #[cfg(feature = "stubs")]
+    const INPUT_TYPE: PyStaticExpr = type_hint_identifier!("builtins", "slice");
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let slice = object.cast::<PySlice>()?;
+        let bound = |name: &str| -> PyResult<Option<isize>> {
+            let bound = slice.getattr(name)?;
+            if bound.is_none() {
+                return Ok(None);
+            }
+            // What does not fit lies beyond all rows.
+            bound.extract().map(Some).or_else(|error: PyErr| {
+                let overflow = error.is_instance_of::<PyOverflowError>(object.py());
+                if overflow { Ok(Some(if bound.gt(0)? { isize::MAX } else { isize::MIN })) } else { Err(error) }
+            })
+        };
+        match bound("step")? {
+            None | Some(1) => Ok(Self { start: bound("start")?, stop: bound("stop")? }),
+            Some(step) => Err(VectorError::new_err(format!("mask has a slice with step {step}, it must be 1"))),
+        }
     }
 }
 
@@ -204,18 +231,25 @@ impl<'py> FromPyObject<'_, 'py> for Mask {
     );
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(slice) = object.cast::<PySlice>() {
-            return Ok(Self::Slices(vec![slice.to_owned().unbind()]));
+        if object.is_instance_of::<PySlice>() {
+            return Ok(Self::Slices(vec![object.extract()?]));
         }
         if let Ok(array) = object.cast::<PyArray1<bool>>() {
             let flags = array.to_vec()?;
             let word = |flags: &[bool]| flags.iter().rev().fold(0, |word, &flag| word << 1 | u64::from(flag));
             return Ok(Self::Bits(flags.chunks(64).map(word).collect(), flags.len()));
         }
-        object.extract().map(Self::Slices).map_err(|_| {
+        object.extract().map(Self::Slices).map_err(|error| {
+            if error.is_instance_of::<VectorError>(object.py()) {
+                return error;
+            }
             let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+            let about = |name| object.getattr(name).map_or_else(|_| "none".to_owned(), |value| value.to_string());
             VectorError::new_err(format!(
-                "mask is a {kind}, expected an array of bool of shape (n,), a slice or a list of slices"
+                "mask is a {kind} (dtype {}, shape {}), expected an array of bool of shape (n,), a slice or a list of \
+                 slices",
+                about("dtype"),
+                about("shape"),
             ))
         })
     }

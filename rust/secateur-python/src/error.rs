@@ -14,6 +14,8 @@ pub(crate) fn to_python(error: Error) -> PyErr {
     match error {
         Error::ZeroDimension
         | Error::Dimension { .. }
+        | Error::NoWholeRows { .. }
+        | Error::Values { .. }
         | Error::NonFiniteRow { .. }
         | Error::NonFiniteQuery { .. }
         | Error::RowOutOfRange { .. }

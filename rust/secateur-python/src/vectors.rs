@@ -96,6 +96,12 @@ impl VectorIndex {
         py.detach(|| self.read().len())
     }
 
+    /// The number that the next row will have: how many there are, deleted ones included.
+    #[getter]
+    fn next_row(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.read().rows())
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         format!("VectorIndex(dimension={}, rows={})", self.dimension, self.__len__(py))
     }
@@ -128,7 +134,7 @@ impl VectorIndex {
     ///     VectorError: If a row does not exist or has been deleted, or the vectors do not fit or are not finite; nothing is
     ///         replaced then.
     fn update(&self, py: Python<'_>, rows: RowNumbers, vectors: Float32Array<'_>) -> PyResult<()> {
-        let values = vectors.queries(self.dimension)?;
+        let values = vectors.several("vectors have", self.dimension)?;
         let numbers = rows.0;
         if values.len() != numbers.len() * self.dimension {
             let (got, expected) = (values.len() / self.dimension, numbers.len());
@@ -155,6 +161,14 @@ impl VectorIndex {
     ///
     /// Returns:
     ///     The old number of each row, int64, of shape (len(index),).
+    ///
+    /// >>> from secateur import VectorIndex
+    /// >>> index = VectorIndex(2)
+    /// >>> index.append([[1, 0], [0, 1], [1, 1]])
+    /// 0
+    /// >>> index.delete([0])
+    /// >>> len(index), index.next_row, index.compact().tolist(), index.next_row
+    /// (2, 3, [1, 2], 2)
     fn compact(&self, py: Python<'_>) -> Int64Array {
         Int64Array(py.detach(|| self.write().compact()))
     }
@@ -190,17 +204,17 @@ impl VectorIndex {
     ///     query: Shape (dimension,), any real dtype.
     ///     k: How many at most.
     ///     rows: Score only these rows, each as often as it is named; positions then count within `rows`.
-    ///     mask: Find only some rows: an array of bool with a value for each row number, or a slice of the row numbers, or
-    ///         several slices. `slice(None, -5)` leaves out the newest 5 and costs nothing.
-    ///     weights: What each cosine is multiplied with: a number for each row number, finite and not negative, or a
-    ///         `HalfLife`, with which old rows are not even looked at once they cannot be found any more.
-    ///     additive: Add the weights instead.
+    ///     mask: Find only some rows: an array of bool with a value for each row number, of shape (index.next_row,), or a
+    ///         slice of the row numbers, or several slices. `slice(None, -5)` leaves out the newest 5 and costs nothing.
+    ///     weights: What each cosine is multiplied with: a number from 0 to 1e30 for each row number, or a `HalfLife`,
+    ///         with which old rows are not even looked at once they cannot be found any more.
+    ///     additive: Add the weights instead, which may then be negative, down to -1e30.
     ///     threads: Among how many threads to split the rows, from 50,000 on; 1 is right on a machine that has
     ///         other work.
     ///
     /// Returns:
-    ///     Row numbers, or positions within `rows` (int64), and scores (float32), both of shape (min(k, number of rows),), best
-    ///     first.
+    ///     Row numbers, or positions within `rows` (int64), and scores (float32), both of shape (min(k, n),) for n rows that
+    ///     may be found, best first.
     ///
     /// Raises:
     ///     VectorError: If the query, the mask or the weights do not fit or are not finite, or a row does not exist.
@@ -241,10 +255,18 @@ impl VectorIndex {
     ///     threads: As for `top_k`.
     ///
     /// Returns:
-    ///     Row numbers (int64) and scores (float32), both of shape (m, min(k, number of rows)), best first.
+    ///     Row numbers (int64) and scores (float32), both of shape (m, min(k, n)) for n rows that may be found, best
+    ///     first; (0, 0) without queries.
     ///
     /// Raises:
     ///     VectorError: As for `top_k`.
+    ///
+    /// >>> from secateur import VectorIndex
+    /// >>> index = VectorIndex(2)
+    /// >>> index.append([[1, 0], [0, 1]])
+    /// 0
+    /// >>> index.top_k_batch([[1, 0], [0, 2]], 1)[0].tolist()
+    /// [[0], [1]]
     #[pyo3(signature = (queries, k, *, mask=None, weights=None, additive=false, threads=1))]
     #[allow(clippy::too_many_arguments)] // One argument for each keyword.
     fn top_k_batch(
@@ -257,7 +279,7 @@ impl VectorIndex {
         additive: bool,
         threads: i64,
     ) -> PyResult<FoundOfEach> {
-        let values = queries.queries(self.dimension)?;
+        let values = queries.several("the queries have", self.dimension)?;
         let queries: Vec<&[f32]> = values.chunks_exact(self.dimension).collect();
         let asked = Asked { k, rows: None, mask, weights, additive, threads };
         self.search(py, &queries, &asked).map(FoundOfEach)
@@ -279,7 +301,8 @@ impl VectorIndex {
     /// Read an index from a file that `save` has written.
     ///
     /// The file is mapped into memory: rows are read when they are needed, several processes share them. Changes stay in
-    /// memory until `save`. Nobody may write into the file meanwhile other than by `save`.
+    /// memory until `save`. Nobody may change the file in place meanwhile, or cut it off, which would end the process; `save`
+    /// puts a new one in its place.
     ///
     /// Args:
     ///     path: The file.
@@ -334,31 +357,26 @@ impl VectorIndex {
             _ => None,
         };
         let weights = of_rows.map(|of_rows| Weights { of_rows, additive: asked.additive });
-        // Slices are resolved by Python, and for the rows there are now; those that come meanwhile are not meant.
-        let ranges: Vec<Range<usize>>;
-        let within = match (&asked.rows, &asked.mask) {
-            (None, None) => Within::All,
-            (Some(rows), None) => Within::Rows(rows),
-            (None, Some(Mask::Slices(slices))) => {
-                ranges = Mask::ranges(slices, py, py.detach(|| self.read().rows()))?;
-                Within::Ranges(&ranges)
-            }
-            (None, Some(Mask::Bits(words, _))) => Within::Mask(words),
-            (Some(_), Some(_)) => return Err(VectorError::new_err("rows and mask exclude each other")),
-        };
-        let search = Search { within, weights, threads, ..Search::new(asked.k.0) };
-        let bits = match asked.mask {
-            Some(Mask::Bits(_, bits)) => Some(bits),
-            _ => None,
-        };
+        if asked.rows.is_some() && asked.mask.is_some() {
+            return Err(VectorError::new_err("rows and mask exclude each other"));
+        }
         py.detach(|| {
             let stored = self.read();
-            match bits {
-                Some(got) if got != stored.rows() => {
-                    Err(Error::RowCount { what: "mask", got, expected: stored.rows() })
+            let ranges: Vec<Range<usize>>;
+            let within = match (&asked.rows, &asked.mask) {
+                (Some(rows), _) => Within::Rows(rows),
+                (None, None) => Within::All,
+                (None, Some(Mask::Slices(slices))) => {
+                    ranges = slices.iter().map(|slice| slice.of(stored.rows())).collect();
+                    Within::Ranges(&ranges)
                 }
-                _ => secateur_core::search(&stored, queries, &search),
-            }
+                (None, &Some(Mask::Bits(_, got))) if got != stored.rows() => {
+                    return Err(Error::RowCount { what: "mask", got, expected: stored.rows() });
+                }
+                (None, Some(Mask::Bits(words, _))) => Within::Mask(words),
+            };
+            let search = Search { within, weights, threads, ..Search::new(asked.k.0) };
+            secateur_core::search(&stored, queries, &search)
         })
         .map_err(to_python)
     }

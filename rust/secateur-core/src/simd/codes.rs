@@ -78,8 +78,8 @@ pub(crate) enum Known<'a> {
     Packed(&'a [u32]),
 }
 
-/// A packed error or tail of 1.0.
-pub(crate) const PACKED_UNITS: f32 = 250.0;
+/// A packed error or tail of 1.0. The largest of both, 255, is then more than any row has.
+pub(crate) const PACKED_UNITS: f32 = 200.0;
 
 impl<'a> Known<'a> {
     pub(crate) const fn len(&self) -> usize {
@@ -129,7 +129,7 @@ impl Coded<'_> {
     /// Whether there are `count` rows of `stride` bytes.
     fn fits(&self, stride: usize, count: usize) -> bool {
         let rows = match self.rows {
-            Rows::Together(codes) => codes.len() == count * stride,
+            Rows::Together(codes) => count.checked_mul(stride) == Some(codes.len()),
             Rows::Apart(rows) => rows.len() == count && rows.iter().all(|row| row.len() == stride),
         };
         let known = match self.known {
@@ -567,6 +567,9 @@ mod x86 {
         }
     }
 
+    /// # Safety
+    ///
+    /// A row is `stride` bytes, a multiple of [`LINE`]; `query.wide` has as many values.
     #[target_feature(enable = "avx2")]
     #[inline]
     unsafe fn byte_products(rows: &[*const u8; 4], stride: usize, query: &QueryCodes) -> [__m256i; 4] {
@@ -584,6 +587,9 @@ mod x86 {
         sums
     }
 
+    /// # Safety
+    ///
+    /// A row is `stride` bytes, a multiple of [`LINE`]; `query.narrow` has twice as many values.
     #[target_feature(enable = "avx2")]
     #[inline]
     unsafe fn nibble_products(rows: &[*const u8; 4], stride: usize, query: &QueryCodes) -> [__m256i; 4] {

@@ -31,7 +31,8 @@ pub fn dot_portable(a: &[f32], b: &[f32]) -> f64 {
     dot_lanes(a, b, f64::from, |x, y, sum| x * y + sum)
 }
 
-/// The dot products of a vector, widened to float64 beforehand, with four of equal length: [`dot`] of each.
+/// The dot products of a vector of float32 values, widened to float64 beforehand, with four of equal length: [`dot`] of each.
+/// Other values would give other bits on other machines.
 #[must_use]
 pub fn dot_of_four(set: InstructionSet, query: &[f64], rows: [&[f32]; 4]) -> [f64; 4] {
     #[cfg(target_arch = "x86_64")]

@@ -3,10 +3,8 @@
 
 use super::InstructionSet;
 use super::codes::{LINE, PACKED_UNITS};
+use super::quantise::{REACH, ROUND};
 use crate::rotation::{KEPT, TOGETHER};
-
-/// The share of the largest value that the outermost codes stand for, as for the codes of all values.
-const REACH: f32 = 0.82;
 
 /// Rows along the directions of a rotation, before they are quantised.
 pub(crate) struct Projected<'a> {
@@ -72,8 +70,8 @@ fn project_portable(projected: &Projected<'_>, codes: &mut [u8], known: &mut [u3
             let value = values[row] * factor * row_scales[row];
             let place = value * per_unit[row] + 7.5;
             let place = if place > 0.0 { place } else { 0.0 };
-            let rounded = (if place < 15.0 { place } else { 15.0 }) + super::quantise::ROUND;
-            let stands_for = (rounded - super::quantise::ROUND - 7.5) * units[row];
+            let rounded = (if place < 15.0 { place } else { 15.0 }) + ROUND;
+            let stands_for = (rounded - ROUND - 7.5) * units[row];
             let error = (value - stands_for) * spread;
             errors[row] += error * error;
             lengths[row] += (value * spread) * (value * spread);
@@ -94,7 +92,8 @@ fn project_portable(projected: &Projected<'_>, codes: &mut [u8], known: &mut [u3
         let tail = (length * 1.0001 - lengths[row] / (1.0 + skew) * 0.9999).max(0.0).sqrt();
         let (error, tail) = (in_units(errors[row].sqrt()), in_units(tail));
         *known = if error > 255 || tail > 255 {
-            // Codes that say nothing: the largest error and tail bound every row.
+            // Codes that say nothing. Values along the directions are at most sqrt(1 + skew), 1.1, times as long as the codes of
+            // 8 bits, those at most 1.04: error and tail of 255 / 200 bound every row.
             0xFFFF
         } else {
             longest = longest.max(code_lengths[row]);
@@ -111,13 +110,14 @@ fn in_units(value: f32) -> u32 {
 }
 
 /// Adds to the lower half of a square matrix the products of the values of four rows with each other.
-pub(crate) fn add_products(matrix: &mut [f32], four: &[f32], dimension: usize) {
+pub(crate) fn add_products(set: InstructionSet, matrix: &mut [f32], four: &[f32], dimension: usize) {
     #[cfg(target_arch = "x86_64")]
-    if InstructionSet::Avx2.is_available() {
-        // SAFETY: the feature has just been detected.
+    if matches!(set, InstructionSet::Avx2 | InstructionSet::Avx512) && set.is_available() {
+        // SAFETY: the features have just been detected, those of AVX-512 include AVX2.
         unsafe { add_products_avx2(matrix, four, dimension) };
         return;
     }
+    let _ = set;
     add_products_portable(matrix, four, dimension);
 }
 
@@ -142,13 +142,14 @@ fn add_products_portable(matrix: &mut [f32], four: &[f32], dimension: usize) {
 }
 
 /// Adds to a vector the rows of a square matrix, each times a factor.
-pub(crate) fn multiply(sums: &mut [f32], matrix: &[f32], factors: &[f32]) {
+pub(crate) fn multiply(set: InstructionSet, sums: &mut [f32], matrix: &[f32], factors: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    if InstructionSet::Avx2.is_available() {
-        // SAFETY: the feature has just been detected.
+    if matches!(set, InstructionSet::Avx2 | InstructionSet::Avx512) && set.is_available() {
+        // SAFETY: the features have just been detected, those of AVX-512 include AVX2.
         unsafe { multiply_avx2(sums, matrix, factors) };
         return;
     }
+    let _ = set;
     multiply_portable(sums, matrix, factors);
 }
 

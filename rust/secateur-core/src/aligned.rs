@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use memmap2::{Mmap, MmapMut};
 
-/// Memory starts at a multiple of so many bytes, so that a vector register is filled by one line of the cache.
-pub(crate) const LINE: usize = 64;
+use crate::simd::codes::LINE;
+
 /// What huge pages start at.
 const HUGE: usize = 2 << 20;
 /// Smaller memory than this is not asked for in huge pages.
@@ -17,9 +17,9 @@ const HUGE_FROM: usize = 2 * HUGE;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// Bytes, zeros at first.
+/// Bytes, zeros at first. They start at a multiple of [`LINE`], so that a vector register is filled by one line of the cache.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub(crate) struct AlignedBytes {
     source: Source,
     len: usize,
 }
@@ -32,7 +32,7 @@ enum Source {
     File(Arc<Mmap>, Range<usize>),
 }
 
-impl Arena {
+impl AlignedBytes {
     pub(crate) fn new(len: usize) -> Self {
         // Reading many rows walks over many pages: in huge ones it takes half of the time (benches/NOTES.md).
         let huge = (len >= HUGE_FROM).then(|| huge_pages(len)).flatten();
@@ -76,7 +76,7 @@ impl Arena {
     }
 }
 
-impl Clone for Arena {
+impl Clone for AlignedBytes {
     fn clone(&self) -> Self {
         let mut copy = Self::new(self.len);
         copy.bytes_mut().copy_from_slice(self.bytes());
