@@ -295,3 +295,110 @@ impl<'a> Gathered<'a> {
         Coded { rows: Rows::Apart(&self.codes), known: Known::Plain { scales: &self.scales, errors: &self.errors } }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::simd::dot;
+
+    /// Numbers from -1 to 1 that look random and are the same in every run.
+    pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = f32> {
+        let mut state = seed * 2 + 1;
+        std::iter::repeat_with(move || {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+        })
+    }
+
+    /// No bound of any row lies below its score, with any pass and instruction set; and the same bounds with each set.
+    pub(crate) fn assert_bounded(vectors: &Vectors, query: &[f32]) {
+        let dimension = vectors.dimension();
+        for pass in [Pass::Bytes, Pass::Nibbles, Pass::Rotated] {
+            let mut expected: Option<Vec<f32>> = None;
+            for instruction_set in InstructionSet::ALL.into_iter().filter(|set| set.is_available()) {
+                let search = Search { pass: Some(pass), instruction_set, ..Search::new(1) };
+                let queries = [Query::new(instruction_set, query, dimension).unwrap()];
+                let mut passage = Passage::new(vectors, &search, &queries, vectors.rows(), 1);
+                let mut uppers = [Vec::new()];
+                assert!(passage.bound(&queries, 0..vectors.rows(), &mut uppers));
+                let [upper] = uppers;
+                for (row, &bound) in upper.iter().enumerate() {
+                    let score = dot(query, vectors.row(row).unwrap()) / (queries[0].norm * vectors.norm(row));
+                    // A row of norm zero scores zero.
+                    let score = if score.is_nan() { 0.0 } else { score as f32 };
+                    assert!(bound >= score, "{pass:?}, {instruction_set:?}, row {row}: {bound} < {score}");
+                }
+                let same = expected.as_ref().is_none_or(|expected| *expected == upper);
+                assert!(same, "{pass:?}, {instruction_set:?}: other bounds");
+                expected = Some(upper);
+            }
+        }
+    }
+
+    /// What the codes of a row leave over: the direction in which a bound is tight.
+    fn residual(vectors: &Vectors, packing: Packing, row: usize) -> Vec<f32> {
+        let segment = &vectors.segments()[row / SEGMENT];
+        let one = row % SEGMENT..row % SEGMENT + 1;
+        let codes = segment.codes(packing, one.clone());
+        let step = f64::from(segment.scales(one)[0]) * vectors.norm(row);
+        let values = vectors.row(row).unwrap().iter().enumerate();
+        let left = values.map(|(at, &value)| {
+            let stands_for = match packing {
+                Packing::Bytes => f64::from(codes[at]) - 127.5,
+                Packing::Nibbles => {
+                    let byte = codes[at / 128 * 64 + at % 64];
+                    let code = if at % 128 < 64 { byte & 0x0F } else { byte >> 4 };
+                    (f64::from(code) - 7.5) * f64::from(crate::simd::quantise::NIBBLE_STEP)
+                }
+            };
+            f64::from(value) - step * stands_for
+        });
+        left.map(|value| value as f32).collect()
+    }
+
+    #[test]
+    fn no_bound_lies_below_a_score_even_where_it_is_tight() {
+        for dimension in [64, 65, 127, 200, 384, 1_000] {
+            let mut numbers = numbers(dimension as u64);
+            let mut vectors = Vectors::new(dimension).unwrap();
+            for at in 0..60 {
+                let plain: Vec<f32> = numbers.by_ref().take(dimension).collect();
+                let row: Vec<f32> = match at % 6 {
+                    // Two levels that both lie between codes, and one large value besides.
+                    0 => plain
+                        .iter()
+                        .map(|value| if *value < 0.0 { 0.055 } else { -0.053 })
+                        .chain([1.0])
+                        .skip(1)
+                        .collect(),
+                    1 => plain.iter().map(|value| value.powi(9)).collect(),
+                    2 => plain.iter().map(|value| value * 1e-12).collect(),
+                    3 => plain.iter().map(|value| value * 1e30).collect(),
+                    4 => (0..dimension).map(|place| if place == at { 5.0 } else { 0.0 }).collect(),
+                    _ => plain,
+                };
+                vectors.append(&row).unwrap();
+            }
+            let of_codes =
+                |row: &usize| [Packing::Bytes, Packing::Nibbles].map(|packing| residual(&vectors, packing, *row));
+            let queries: Vec<Vec<f32>> = (0..60).collect::<Vec<_>>().iter().flat_map(of_codes).collect();
+            for query in queries.iter().filter(|query| query.iter().any(|&value| value != 0.0)) {
+                assert_bounded(&vectors, query);
+            }
+            // Rows that are what the codes of a query leave over.
+            for query in queries.iter().skip(1).step_by(7) {
+                let known = Query::new(InstructionSet::Portable, query, dimension).unwrap();
+                if known.norm == 0.0 {
+                    continue;
+                }
+                let step = f64::from(known.of_bytes.gain) * 2.0 * known.norm;
+                let left = query.iter().map(|&value| {
+                    let value = f64::from(value);
+                    (value - (value / step).round_ties_even() * step) as f32
+                });
+                vectors.update(&[7], &left.collect::<Vec<_>>()).unwrap();
+                assert_bounded(&vectors, query);
+            }
+        }
+    }
+}

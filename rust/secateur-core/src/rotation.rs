@@ -299,3 +299,87 @@ fn spectral_norm(matrix: &[f32]) -> f64 {
     }
     bound * 1.000_001
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::tests::{assert_bounded, numbers};
+    use crate::vectors::Vectors;
+
+    /// Queries along what is not kept of a row, along what its codes leave over, and in the plane of both; and rows that
+    /// lie off all directions.
+    #[test]
+    fn no_bound_of_rotated_rows_lies_below_a_score_even_where_it_is_tight() {
+        const DIMENSION: usize = 256;
+        let crowd: Vec<f32> = numbers(1).take(20 * DIMENSION).collect();
+        let mut factors = numbers(2);
+        let mut vectors = Vectors::new(DIMENSION).unwrap();
+        for _ in 0..16_384 {
+            let mut row: Vec<f32> = factors.by_ref().take(DIMENSION).map(|noise| noise * 2.0).collect();
+            for direction in crowd.chunks_exact(DIMENSION) {
+                let factor = factors.next().unwrap();
+                row.iter_mut().zip(direction).for_each(|(value, part)| *value += factor * part);
+            }
+            vectors.append(&row).unwrap();
+        }
+        let one_hot: Vec<f32> = (0..DIMENSION).map(|place| f32::from(u8::from(place == 9))).collect();
+        let alien: Vec<f32> = numbers(77).take(DIMENSION).map(|value| value.powi(21) * 1e20).collect();
+        let rotation = vectors.rotation().unwrap().clone();
+        for row in [0, 500, 16_383, 3, 4] {
+            if row == 3 {
+                // Only now, since they widen the bounds of all others in their segment.
+                vectors.update(&[3, 4, 5], &[one_hot.clone(), alien.clone(), vec![0.0; DIMENSION]].concat()).unwrap();
+            }
+            let values: Vec<f64> =
+                vectors.row(row).unwrap().iter().map(|&value| f64::from(value) / vectors.norm(row)).collect();
+            let along: Vec<f64> =
+                products(InstructionSet::Portable, &values, &rotation.directions, DIMENSION).collect();
+            let back = |weights: &[f64]| -> Vec<f64> {
+                let mut sum = vec![0.0; DIMENSION];
+                for (weight, direction) in weights.iter().zip(rotation.directions.chunks_exact(DIMENSION)) {
+                    sum.iter_mut().zip(direction).for_each(|(sum, &value)| *sum += weight * f64::from(value));
+                }
+                sum
+            };
+            let tail: Vec<f64> = values.iter().zip(back(&along)).map(|(value, kept)| value - kept).collect();
+            let segment = &vectors.segments()[row / 4096];
+            let (codes, known) = segment.rotated_codes(row % 4096..row % 4096 + 1);
+            let step = f64::from(f32::from_bits(known[0] & 0xFFFF_0000));
+            let left: Vec<f64> = along
+                .iter()
+                .zip(&rotation.spreads)
+                .enumerate()
+                .map(|(at, (value, &spread))| {
+                    let code = if at < LINE { codes[at] & 0x0F } else { codes[at - LINE] >> 4 };
+                    value - step * (f64::from(code) - 7.5) * f64::from(spread)
+                })
+                .collect();
+            let left = back(&left);
+            for share in [0.0, 0.3, 1.0] {
+                let query = tail.iter().zip(&left).map(|(tail, left)| (tail * share + left * (1.0 - share)) as f32);
+                assert_bounded(&vectors, &query.collect::<Vec<_>>());
+            }
+        }
+        assert_bounded(&vectors, &one_hot);
+    }
+
+    #[test]
+    fn codes_that_say_nothing_bound_every_row() {
+        // Directions far from orthonormal, though within what is taken.
+        let dimension = *DIMENSIONS.start();
+        let mut stored = Vec::new();
+        for at in 0..KEPT {
+            stored.extend_from_slice(&1e-6_f32.to_le_bytes());
+            stored.extend_from_slice(&(1.0 / 120.0_f32).to_le_bytes());
+            stored.extend((0..dimension).map(|place| if place == at { 127_u8 } else { 0 }));
+        }
+        let rotation = Rotation::load(stored, dimension).unwrap();
+        assert!(rotation.skew > 0.1);
+        let mut vectors = Vectors::new(dimension).unwrap();
+        let row: Vec<f32> = (0..dimension).map(|place| if place == 5 { 1.0 } else { 0.01 }).collect();
+        vectors.append(&row.repeat(4096)).unwrap();
+        vectors.set_rotation(rotation);
+        assert_bounded(&vectors, &row);
+        assert_bounded(&vectors, &row.iter().rev().copied().collect::<Vec<_>>());
+    }
+}

@@ -173,6 +173,12 @@ impl Vectors {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_rotation(&mut self, rotation: Rotation) {
+        self.rotation = Some(rotation);
+        self.rotate_last();
+    }
+
     /// Rows from all segments, one after the other, each of norm one.
     fn sample(&self) -> Vec<f32> {
         let count = (LEARN_VALUES / self.dimension).clamp(LEARN_ROWS / 4, LEARN_ROWS);
