@@ -292,7 +292,25 @@ def bench(name: str, rows: Matrix, queries: Matrix, ks: list[int], rounds: int) 
         times = measure(ours | others_of_batch, groups, 10, max(5, rounds // 2))
         records.append({"data": name, "rows": count, "k": 10, "batch": BATCH, **times})
         show(records[-1])
+    if count >= 10_000:
+        recent = secateur.HalfLife(200)
+        print(
+            f"one thread {wall(index, queries):,.0f} us wall, two {wall(index, queries, threads=2):,.0f}; "
+            f"half-life of 200 rows {wall(index, queries, weights=recent):,.0f}, "
+            f"newest 1,000 hidden {wall(index, queries, mask=slice(None, -1000)):,.0f}",
+            flush=True,
+        )
     return records
+
+
+def wall(index: secateur.VectorIndex, queries: Matrix, **options: Any) -> float:
+    """Median wall time of a search for the ten best, in microseconds."""
+    times = []
+    for query in itertools.chain(queries, queries):
+        start = time.perf_counter()
+        index.top_k(query, 10, **options)
+        times.append((time.perf_counter() - start) * 1e6)
+    return statistics.median(times)
 
 
 def show(record: dict[str, Any]) -> None:

@@ -155,10 +155,15 @@ impl<'a> Passage<'a> {
     /// Weights the bounds and takes out the rows that are not to be found.
     fn adjust(&self, places: Range<usize>, upper: &mut [f32]) {
         let rows = self.vectors.rows();
-        if let Some(weights) = self.search.weights {
-            for (place, bound) in places.clone().zip(&mut *upper) {
-                *bound = weights.upper(*bound, weights.at(self.search.row(place), rows));
+        match (self.search.weights, self.search.within) {
+            (Some(weights), Within::Rows(numbers)) => {
+                let numbers = numbers.get(places.clone()).unwrap_or_default();
+                for (&row, bound) in numbers.iter().zip(&mut *upper) {
+                    *bound = weights.upper(*bound, weights.at(row, rows));
+                }
             }
+            (Some(weights), _) => weights.raise(upper, places.start, rows),
+            (None, _) => {}
         }
         let mask = match self.search.within {
             Within::Mask(words) => Some(words),

@@ -18,7 +18,7 @@ use crate::segment::SEGMENT;
 use crate::simd::codes::{maxima, reaching};
 use crate::simd::{InstructionSet, dot_and_square_of_four, dot_of_four};
 use crate::vectors::{Vectors, check_count, first_not_finite};
-use crate::weights::Weights;
+use crate::weights::{OfRows, Weights};
 
 /// One row found.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -184,7 +184,7 @@ struct Plan<'a> {
     places: usize,
 }
 
-/// Some places, one after the other, and an upper bound of their weighted scores.
+/// Some places, one after the other, and an upper bound of their scores where it is known beforehand.
 struct Portion {
     places: Range<usize>,
     upper: f32,
@@ -215,6 +215,7 @@ impl<'a> Plan<'a> {
             }
         };
         let places = ranges.iter().map(ExactSizeIterator::len).sum();
+        let listed = matches!(search.within, Within::Rows(_));
         let mut portions: Vec<Portion> = Vec::new();
         for range in ranges {
             let mut start = range.start;
@@ -224,7 +225,7 @@ impl<'a> Plan<'a> {
                     None => FIRST_PORTIONS.into_iter().find(|&end| start < end).unwrap_or(start + portion),
                 });
                 let upper = match search.weights {
-                    Some(weights) if !matches!(search.within, Within::Rows(_)) => {
+                    Some(weights @ Weights { of_rows: OfRows::Values(_), .. }) if !listed => {
                         weights.upper_of_all(start..end, rows)
                     }
                     _ => f32::INFINITY,
@@ -233,9 +234,13 @@ impl<'a> Plan<'a> {
                 start = end;
             }
         }
-        if search.weights.is_some() {
-            // The best first, the newest of equals, so that the search can end early.
-            portions.sort_by(|a, b| b.upper.total_cmp(&a.upper).then(b.places.start.cmp(&a.places.start)));
+        match search.weights {
+            Some(Weights { of_rows: OfRows::Values(_), .. }) => {
+                // The best first, the newest of equals, so that the search can end early.
+                portions.sort_by(|a, b| b.upper.total_cmp(&a.upper).then(b.places.start.cmp(&a.places.start)));
+            }
+            Some(Weights { of_rows: OfRows::HalfLife(_), .. }) => portions.reverse(),
+            None => {}
         }
         Ok(Self { vectors, search, k: search.k.min(places), portions, places })
     }
@@ -265,6 +270,18 @@ impl<'a> Plan<'a> {
         found.iter_mut().map(|keys| matches_of(keys, self.k)).collect()
     }
 
+    /// An upper bound of the scores of a portion. By half-life it is computed here: most portions are never looked at.
+    fn upper(&self, portion: &Portion) -> f32 {
+        match self.search.weights {
+            Some(weights @ Weights { of_rows: OfRows::HalfLife(_), .. })
+                if !matches!(self.search.within, Within::Rows(_)) =>
+            {
+                weights.upper_of_all(portion.places.clone(), self.vectors.rows())
+            }
+            _ => portion.upper,
+        }
+    }
+
     /// The keys of the best, and maybe others, of every `threads`-th portion.
     fn walk(&self, queries: &[Query], thread: usize, threads: usize) -> Vec<Vec<u64>> {
         let mut uppers = SCRATCH.take();
@@ -283,7 +300,8 @@ impl<'a> Plan<'a> {
             if self.search.weights.is_some() { at % threads == thread } else { at / share == thread }
         });
         for (_, portion) in portions {
-            if best.iter().all(|best| portion.upper < best.threshold) {
+            let upper = self.upper(portion);
+            if best.iter().all(|best| upper < best.threshold) {
                 break;
             }
             if passage.bound(queries, portion.places.clone(), uppers) {

@@ -127,6 +127,29 @@ impl Weights<'_> {
         score + score.abs() * 1e-6 + f32::MIN_POSITIVE
     }
 
+    /// Turns upper bounds of the cosines of rows one after the other into upper bounds of their scores, of `rows` in all.
+    pub(crate) fn raise(&self, bounds: &mut [f32], first: usize, rows: usize) {
+        match self.of_rows {
+            OfRows::Values(values) => {
+                for (bound, &weight) in bounds.iter_mut().zip(values.get(first..).unwrap_or_default()) {
+                    *bound = self.upper(*bound, weight);
+                }
+            }
+            OfRows::HalfLife(half_life) => {
+                // The power is the same for 64 ages, and what takes time.
+                let mut known = (usize::MAX, 0.0);
+                for (row, bound) in (first..).zip(bounds) {
+                    let age = rows - 1 - row;
+                    if known.0 != age / 64 {
+                        known = (age / 64, power(half_life.per_64, age / 64));
+                    }
+                    let weight = half_life.young.get(age % 64).copied().unwrap_or_default() * known.1;
+                    *bound = self.upper(*bound, weight);
+                }
+            }
+        }
+    }
+
     /// An upper bound of the score of each of some rows, of `rows` in all.
     pub(crate) fn upper_of_all(&self, of: Range<usize>, rows: usize) -> f32 {
         let most = match self.of_rows {
