@@ -182,12 +182,15 @@ struct Plan<'a> {
     k: usize,
     portions: Vec<Portion>,
     places: usize,
+    threads: usize,
 }
 
 /// Some places, one after the other, and an upper bound of their scores where it is known beforehand.
 struct Portion {
     places: Range<usize>,
     upper: f32,
+    /// Which thread looks at it.
+    thread: usize,
 }
 
 impl<'a> Plan<'a> {
@@ -214,23 +217,32 @@ impl<'a> Plan<'a> {
                 std::iter::once(0..numbers.len()).collect()
             }
         };
-        let places = ranges.iter().map(ExactSizeIterator::len).sum();
+        let places: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+        let threads = search.threads.min(places / search.rows_per_thread.max(1)).max(1);
+        // Every thread has as many places, one after the other, and first portions of its own.
+        let share = places.div_ceil(threads).max(1);
+        let mut before = 0;
         let listed = matches!(search.within, Within::Rows(_));
         let mut portions: Vec<Portion> = Vec::new();
         for range in ranges {
             let mut start = range.start;
             while start < range.end {
-                let end = range.end.min(match search.weights {
-                    Some(_) => start - start % WEIGHTED_PORTION + WEIGHTED_PORTION,
-                    None => FIRST_PORTIONS.into_iter().find(|&end| start < end).unwrap_or(start + portion),
-                });
+                let of_share = before % share;
+                let length = match search.weights {
+                    Some(_) => WEIGHTED_PORTION - start % WEIGHTED_PORTION,
+                    None => {
+                        FIRST_PORTIONS.into_iter().find(|&end| of_share < end).map_or(portion, |end| end - of_share)
+                    }
+                };
+                let end = range.end.min(start + length.min(share - of_share));
                 let upper = match search.weights {
                     Some(weights @ Weights { of_rows: OfRows::Values(_), .. }) if !listed => {
                         weights.upper_of_all(start..end, rows)
                     }
                     _ => f32::INFINITY,
                 };
-                portions.push(Portion { places: start..end, upper });
+                portions.push(Portion { places: start..end, upper, thread: before / share });
+                before += end - start;
                 start = end;
             }
         }
@@ -242,21 +254,26 @@ impl<'a> Plan<'a> {
             Some(Weights { of_rows: OfRows::HalfLife(_), .. }) => portions.reverse(),
             None => {}
         }
-        Ok(Self { vectors, search, k: search.k.min(places), portions, places })
+        if search.weights.is_some() {
+            // In turns: each thread meets the best of them early.
+            for (at, portion) in portions.iter_mut().enumerate() {
+                portion.thread = at % threads;
+            }
+        }
+        Ok(Self { vectors, search, k: search.k.min(places), portions, places, threads })
     }
 
     fn run(&self, queries: &[Query]) -> Vec<Vec<Match>> {
         if self.k == 0 {
             return vec![Vec::new(); queries.len()];
         }
-        let threads = self.search.threads.min(self.places / self.search.rows_per_thread.max(1)).max(1);
-        let mut found = if threads == 1 {
-            self.walk(queries, 0, 1)
+        let mut found = if self.threads == 1 {
+            self.walk(queries, 0)
         } else {
             std::thread::scope(|scope| {
                 let others: Vec<_> =
-                    (1..threads).map(|thread| scope.spawn(move || self.walk(queries, thread, threads))).collect();
-                let mut found = self.walk(queries, 0, threads);
+                    (1..self.threads).map(|thread| scope.spawn(move || self.walk(queries, thread))).collect();
+                let mut found = self.walk(queries, 0);
                 for other in others {
                     // A panic there is one here.
                     let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -282,24 +299,19 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The keys of the best, and maybe others, of every `threads`-th portion.
-    fn walk(&self, queries: &[Query], thread: usize, threads: usize) -> Vec<Vec<u64>> {
+    /// The keys of the best, and maybe others, of the portions of a thread.
+    fn walk(&self, queries: &[Query], thread: usize) -> Vec<Vec<u64>> {
         let mut uppers = SCRATCH.take();
-        let found = self.walk_with(queries, thread, threads, &mut uppers);
+        let found = self.walk_with(queries, thread, &mut uppers);
         SCRATCH.set(uppers);
         found
     }
 
-    fn walk_with(&self, queries: &[Query], thread: usize, threads: usize, uppers: &mut Vec<Vec<f32>>) -> Vec<Vec<u64>> {
+    fn walk_with(&self, queries: &[Query], thread: usize, uppers: &mut Vec<Vec<f32>>) -> Vec<Vec<u64>> {
         let mut passage = Passage::new(self.vectors, self.search, queries, self.places, self.k);
         uppers.resize_with(queries.len(), Vec::new);
         let mut best: Vec<Best<'_>> = queries.iter().map(|query| Best::new(self, query)).collect();
-        // Neighbouring portions go to different threads where they are ordered by weight, else to the same.
-        let share = self.portions.len().div_ceil(threads);
-        let portions = self.portions.iter().enumerate().filter(|&(at, _)| {
-            if self.search.weights.is_some() { at % threads == thread } else { at / share == thread }
-        });
-        for (_, portion) in portions {
+        for portion in self.portions.iter().filter(|portion| portion.thread == thread) {
             let upper = self.upper(portion);
             if best.iter().all(|best| upper < best.threshold) {
                 break;
