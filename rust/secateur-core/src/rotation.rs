@@ -69,7 +69,7 @@ impl Rotation {
                 }
             }
         }
-        let mut directions = start(dimension);
+        let mut directions = numbers(0).take(KEPT * dimension).collect::<Vec<_>>();
         let mut lengths = Vec::new();
         for _ in 0..STEPS {
             let mut next = vec![0.0_f32; directions.len()];
@@ -241,14 +241,13 @@ fn products<'a>(
     })
 }
 
-/// Directions that look random and are the same everywhere.
-fn start(dimension: usize) -> Vec<f32> {
-    let mut state = 1_u64;
-    let next = || {
+/// Numbers from -1 to 1 that look random and are the same everywhere: Knuth's linear congruence of 64 bits.
+pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = f32> {
+    let mut state = 2 * seed + 1;
+    std::iter::repeat_with(move || {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
-    };
-    std::iter::repeat_with(next).take(KEPT * dimension).collect()
+    })
 }
 
 /// Makes rows orthogonal to those before and of unit length, and returns the lengths they had then.
@@ -303,7 +302,7 @@ fn spectral_norm(matrix: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pass::tests::{assert_bounded, numbers};
+    use crate::pass::tests::assert_bounded;
     use crate::vectors::Vectors;
 
     /// Queries along what is not kept of a row, along what its codes leave over, and in the plane of both; and rows that
