@@ -23,6 +23,8 @@ pub enum Pass {
     Rotated,
 }
 
+// These limits are measured on real and random rows of 384 values (benches/NOTES.md); they decide the speed only.
+
 /// Below it codes of 8 bits are read faster than what codes of 4 bits leave over is bounded again.
 const NIBBLES_FROM: usize = 3_000;
 /// Below it rotating the query costs more than is saved.
@@ -67,6 +69,7 @@ impl<'a> Passage<'a> {
         let pass = match search.pass {
             _ if !coded => Pass::Exact,
             Some(pass) => pass,
+            // As many would be scored anyway.
             None if places <= k + 16 => Pass::Exact,
             None if places < NIBBLES_FROM || queries.len() >= 4 => Pass::Bytes,
             None => Pass::Nibbles,

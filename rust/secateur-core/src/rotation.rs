@@ -16,7 +16,8 @@ pub(crate) const KEPT: usize = 2 * LINE;
 pub(crate) const TOGETHER: usize = 64;
 /// Steps of the subspace iteration: enough for directions that crowd, the others make no difference.
 const STEPS: usize = 8;
-/// The rotation does not pay if it leaves more of the squared length of rows to the values that are not kept.
+/// The rotation does not pay if it leaves more of the squared length of rows to the values that are not kept: real MiniLM
+/// vectors leave 0.18, random ones 0.6.
 const MOST_LEFT: f64 = 0.3;
 /// Dimensions for which it is tried: shorter rows have codes hardly longer, longer ones take too long to learn from.
 pub(crate) const DIMENSIONS: std::ops::RangeInclusive<usize> = 256..=2048;
