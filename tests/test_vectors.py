@@ -1,6 +1,7 @@
 """VectorIndex and top_k from Python: what arrays are taken, what is refused, and the real vectors' order."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,30 @@ def test_refused_options(arguments: dict[str, Any], problem: str) -> None:
             index.top_k_batch([[1, 0]], 1, **arguments)
 
 
+def test_masks_that_are_views(reference: NDArray[np.float32]) -> None:
+    index = VectorIndex(384)
+    index.append(reference)
+    flags = np.arange(400) % 3 == 0
+    for mask in (flags[::2], flags[::-2], np.stack([flags[:200], flags[:200]])[:, ::1].T[:, 0]):
+        rows, _ = index.top_k(reference[0], 200, mask=mask)
+        assert sorted(rows.tolist()) == np.flatnonzero(mask).tolist()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
+def test_saving_keeps_permissions_and_links(tmp_path: Path) -> None:
+    index = VectorIndex(2)
+    index.append([[1, 0]])
+    path = tmp_path / ("v" * 250)
+    index.save(path)
+    path.chmod(0o600)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    index.save(link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link", "v" * 250]
+
+
 def test_refused_half_lives_and_batches() -> None:
     for rows, scale, problem in (
         (0, 1, "the half-life is 0, it must be a number of rows above 0"),
@@ -271,8 +296,13 @@ def test_refused_searches() -> None:
         index.top_k([0, 1], -1)
     with pytest.raises(VectorError, match="a row is out of range: "):
         index.top_k([0, 1], 1, rows=[2**70])
-    with pytest.raises(VectorError, match="row 0 is out of range, the index has 0 rows"):
-        VectorIndex(2**62).take([0])
+    with pytest.raises(VectorError, match="dimension is 4611686018427387904, it must be at most 1048576"):
+        VectorIndex(2**62)
+    for many in (range(2**45), range(2**31, 2**33)):
+        with pytest.raises(VectorError, match=r"there are [0-9]+ row numbers, there may be at most 4294967295"):
+            index.take(many)
+    with pytest.raises(VectorError, match="mask is a range"):
+        index.top_k([0, 1], 1, mask=range(2**60))  # type: ignore[arg-type]
     with pytest.raises(VectorError, match="-1 is no number of rows or values"):
         VectorIndex(-1)
 

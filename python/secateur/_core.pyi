@@ -219,7 +219,7 @@ class VectorIndex:
     4 bits, by which a search leaves nearly all rows unread: together 1.4 times the size of the rows at dimension 384.
 
     Args:
-        dimension: Values per row, at least 1.
+        dimension: Values per row, from 1 to 1,048,576.
 
     Raises:
         VectorError: If the dimension is 0.
@@ -307,7 +307,7 @@ class VectorIndex:
         """
         Write the index to a file.
 
-        A file that is there already is replaced in one step, once the new one is on disk.
+        A file that is there already is replaced in one step, once the new one is on disk; it keeps its permissions.
 
         Args:
             path: Where to.
@@ -327,6 +327,7 @@ class VectorIndex:
 
         Raises:
             VectorError: If a row does not exist or has been deleted.
+            MemoryError: If there is no memory for so many.
         """
     def top_k(self, /, query: ArrayLike, k: SupportsIndex, *, rows: Sequence[int] | NDArray[int64] | None = None, mask: slice | Sequence[slice] | NDArray[bool_] | None = None, weights: HalfLife | ArrayLike | None = None, additive: bool = False, threads: SupportsIndex = 1) -> tuple[NDArray[int64], NDArray[float32]]:
         """

@@ -6,6 +6,14 @@ pub enum Error {
     /// A dimension of zero, which no vector has.
     #[error("dimension is 0, it must be at least 1")]
     ZeroDimension,
+    /// A dimension beyond all reason.
+    #[error("dimension is {dimension}, it must be at most {most}")]
+    LongRows {
+        /// The dimension.
+        dimension: usize,
+        /// The limit.
+        most: usize,
+    },
     /// A vector that does not have the dimension of the index.
     #[error("vectors have dimension {got}, the index has {expected}")]
     Dimension {

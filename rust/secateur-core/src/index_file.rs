@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::rotation::Rotation;
 use crate::segment::{SEGMENT, Segment};
 use crate::simd::codes::LINE;
-use crate::vectors::Vectors;
+use crate::vectors::{MOST_VALUES, Vectors, check_count};
 
 const MAGIC: &[u8; 8] = b"SECATVEC";
 /// Rises with every change of what is stored, and of how codes are made.
@@ -35,21 +35,13 @@ const FIXED: usize = 56;
 const OF_SEGMENT: usize = 20;
 
 impl Vectors {
-    /// Writes the index to a file. One that is there already is replaced in one step, once the new one is on disk.
+    /// Writes the index to a file. One that is there already is replaced in one step, once the new one is on disk; it keeps its
+    /// permissions, and a link to it goes on to lead there.
     ///
     /// # Errors
     /// [`Error::File`].
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        // A name that no other process or thread uses.
-        let number = SAVES.fetch_add(1, Ordering::Relaxed);
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}-{number}.tmp", std::process::id()));
-        let written = write(self, beside.as_ref()).and_then(|()| fs::rename(&beside, path));
-        written.map_err(|error| {
-            // Of what is left over nothing more can be said than the first error does.
-            let _ = fs::remove_file(&beside);
-            Error::file(path, &error.to_string())
-        })
+        replace(self, path).map_err(|error| Error::file(path, &error.to_string()))
     }
 
     /// Maps an index into memory: rows are read from the file when they are needed. Changing them copies them first, the
@@ -67,6 +59,25 @@ impl Vectors {
         let map = crate::mapping::map(&file).map_err(|error| Error::file(path, &error.to_string()))?;
         read(&Arc::new(map), verify).map_err(|problem| Error::file(path, problem))
     }
+}
+
+fn replace(vectors: &Vectors, path: &Path) -> io::Result<()> {
+    let known = fs::canonicalize(path);
+    let target = known.as_deref().unwrap_or(path);
+    // A name that no other process or thread uses.
+    let number = SAVES.fetch_add(1, Ordering::Relaxed);
+    let beside = target.with_file_name(format!(".secateur-{}-{number}.tmp", std::process::id()));
+    let written = write(vectors, &beside).and_then(|()| {
+        if let Ok(before) = fs::metadata(target) {
+            fs::set_permissions(&beside, before.permissions())?;
+        }
+        fs::rename(&beside, target)
+    });
+    if written.is_err() {
+        // Of what is left over nothing more can be said than the first error does.
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }
 
 fn write(vectors: &Vectors, path: &Path) -> io::Result<()> {
@@ -130,7 +141,10 @@ fn read(map: &Arc<Mmap>, verify: bool) -> Result<Vectors, &'static str> {
         return Err(CUT);
     };
     let header = map.get(..length).ok_or(CUT)?;
-    if word(12) != header.get(16..).map(crc32fast::hash) || dimension == 0 || rows > u32::MAX as usize {
+    if word(12) != header.get(16..).map(crc32fast::hash)
+        || !(1..=MOST_VALUES).contains(&dimension)
+        || check_count(rows).is_err()
+    {
         return Err(CUT);
     }
     let count = rows.div_ceil(SEGMENT);

@@ -106,7 +106,7 @@ const ROWS_PER_THREAD: usize = 25_000;
 /// [`Error::RowCount`], [`Error::Weight`].
 pub fn search(vectors: &Vectors, queries: &[&[f32]], search: &Search<'_>) -> Result<Vec<Vec<Match>>, Error> {
     if let Within::Rows(numbers @ [first, ..]) = search.within
-        && numbers.iter().zip(*first..).all(|(&number, next)| number == next)
+        && numbers.iter().enumerate().all(|(at, &number)| first.checked_add(at) == Some(number))
     {
         // One after the other they stand together, as all rows do.
         vectors.check_rows(numbers)?;
@@ -271,12 +271,19 @@ impl<'a> Plan<'a> {
             self.walk(queries, 0)
         } else {
             std::thread::scope(|scope| {
-                let others: Vec<_> =
-                    (1..self.threads).map(|thread| scope.spawn(move || self.walk(queries, thread))).collect();
+                let spawn = |thread| {
+                    let walk = move || self.walk(queries, thread);
+                    (thread, std::thread::Builder::new().spawn_scoped(scope, walk))
+                };
+                let others: Vec<_> = (1..self.threads).map(spawn).collect();
                 let mut found = self.walk(queries, 0);
-                for other in others {
-                    // A panic there is one here.
-                    let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                for (thread, other) in others {
+                    let other = match other {
+                        // A panic there is one here.
+                        Ok(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                        // The system has no thread left.
+                        Err(_) => self.walk(queries, thread),
+                    };
                     for (found, more) in found.iter_mut().zip(other) {
                         found.extend(more);
                     }

@@ -16,6 +16,8 @@ const LEARN_FROM: usize = 4;
 const LEARN_ROWS: usize = 2_048;
 /// How many values: fewer rows where they are longer.
 const LEARN_VALUES: usize = 384 * LEARN_ROWS;
+/// The most values of a row: far more than any embedding has, and lengths in bytes cannot overflow.
+pub(crate) const MOST_VALUES: usize = 1 << 20;
 /// The most rows, so that a row number takes 32 bits.
 const MOST_ROWS: usize = u32::MAX as usize;
 
@@ -51,10 +53,13 @@ impl Vectors {
     /// An empty store for vectors of `dimension` values.
     ///
     /// # Errors
-    /// [`Error::ZeroDimension`].
+    /// [`Error::ZeroDimension`], [`Error::LongRows`].
     pub fn new(dimension: usize) -> Result<Self, Error> {
         if dimension == 0 {
             return Err(Error::ZeroDimension);
+        }
+        if dimension > MOST_VALUES {
+            return Err(Error::LongRows { dimension, most: MOST_VALUES });
         }
         let set = InstructionSet::best();
         Ok(Self { dimension, segments: Vec::new(), rows: 0, deleted: Deleted::default(), rotation: None, set })

@@ -159,6 +159,7 @@ impl Weights<'_> {
             // Rounding may leave an older row a little above a newer one, by far less than `upper` adds.
             OfRows::HalfLife(half_life) => half_life.at(rows - of.end),
         };
-        self.upper(1.0, most)
+        // A cosine may be a little above one before it is rounded, which counts where the weight takes the one away.
+        self.upper(1.000_001, most)
     }
 }

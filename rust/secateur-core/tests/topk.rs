@@ -369,6 +369,23 @@ fn memory_stays_within_its_share() {
 }
 
 #[test]
+fn a_weight_that_takes_the_cosine_away_hides_no_row() {
+    // The cosine is a little above one before it is rounded, and all that is left of the score.
+    let parallel = [0.9, 0.3, 0.4];
+    let mut rows = vec![vec![0.0; 3]; 2_048];
+    rows[5] = parallel.map(|value| value * 3.0).to_vec();
+    let mut weights = vec![-2.0; 2_048];
+    weights[5] = -1.0;
+    weights[1_500] = -1.0 + 1e-20;
+    weights[1_501] = 1e-20;
+    let vectors = store(&rows, 3);
+    let scores = rows.iter().zip(&weights).map(|(row, weight)| (cosine(&parallel, row) + weight) as f32);
+    let expected = best(scores.enumerate(), 3);
+    let asked = Weights { of_rows: OfRows::Values(&weights), additive: true };
+    assert_found(&vectors, &parallel, Search { weights: Some(asked), ..Search::new(3) }, &expected);
+}
+
+#[test]
 fn ties_go_to_the_earlier_row() {
     let vectors = store(&[vec![1.0, 0.0], vec![0.0, 1.0], vec![2.0, 0.0], vec![1.0, 0.0]], 2);
     let positions: Vec<usize> =
@@ -379,6 +396,7 @@ fn ties_go_to_the_earlier_row() {
 #[test]
 fn refuses_what_it_cannot_search() {
     assert_eq!(Vectors::new(0).unwrap_err(), Error::ZeroDimension);
+    assert_eq!(Vectors::new(1 << 60).unwrap_err(), Error::LongRows { dimension: 1 << 60, most: 1 << 20 });
     let mut vectors = Vectors::new(2).unwrap();
     vectors.append(&[1.0, 2.0]).unwrap();
     assert_eq!(vectors.append(&[1.0, 2.0, 3.0]).unwrap_err(), Error::NoWholeRows { values: 3, dimension: 2 });
@@ -410,6 +428,11 @@ fn refuses_what_it_cannot_search() {
     assert_eq!(
         refused(&query, Search { within: Within::Mask(&[1, 2]), ..all }),
         Error::RowCount { what: "mask", got: 128, expected: 1 }
+    );
+    let beyond = [usize::MAX];
+    assert_eq!(
+        refused(&query, Search { within: Within::Rows(&beyond), ..all }),
+        Error::RowOutOfRange { row: usize::MAX, len: 1 }
     );
     let weights = |of_rows| Search { weights: Some(Weights { of_rows, additive: false }), ..all };
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PySlice, PyTuple};
 #[cfg(feature = "stubs")]
@@ -97,9 +97,13 @@ impl<'py> FromPyObject<'_, 'py> for Float32Array<'py> {
 fn converted<'py>(object: &Bound<'py, PyAny>, what: &str, to: &str) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let numpy = py.import("numpy")?;
-    let array = numpy
-        .call_method1("asarray", (object,))
-        .map_err(|error| VectorError::new_err(format!("{what} cannot be read as an array: {}", error.value(py))))?;
+    let array = numpy.call_method1("asarray", (object,)).map_err(|error| {
+        if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py) {
+            VectorError::new_err(format!("{what} cannot be read as an array: {}", error.value(py)))
+        } else {
+            error
+        }
+    })?;
     let dtype = array.getattr("dtype")?;
     if !matches!(dtype.getattr("kind")?.extract::<String>()?.as_str(), "f" | "i" | "u" | "b") {
         return Err(VectorError::new_err(format!("{what} have dtype {dtype}, expected real numbers")));
@@ -134,6 +138,26 @@ impl<'py> FromPyObject<'_, 'py> for Count {
     }
 }
 
+/// The numbers of a sequence; its length is not trusted with memory.
+fn whole_numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    const MOST: usize = u32::MAX as usize;
+    let len = object.len()?;
+    if len > MOST {
+        return Err(VectorError::new_err(format!("there are {len} row numbers, there may be at most {MOST}")));
+    }
+    let number = |number: PyResult<Bound<'_, PyAny>>| {
+        number?.extract().map_err(|error: PyErr| {
+            let overflow = error.is_instance_of::<PyOverflowError>(object.py());
+            if overflow { VectorError::new_err(format!("a row is out of range: {error}")) } else { error }
+        })
+    };
+    let mut numbers = Vec::new();
+    for one in object.try_iter()? {
+        numbers.push(number(one)?);
+    }
+    Ok(numbers)
+}
+
 /// Numbers of rows, copied.
 pub(crate) struct RowNumbers(pub(crate) Vec<usize>);
 
@@ -152,10 +176,7 @@ impl<'py> FromPyObject<'_, 'py> for RowNumbers {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let numbers: Vec<i64> = match object.cast::<PyArray1<i64>>() {
             Ok(array) => array.to_vec().or_else(|_| array.call_method0("tolist")?.extract())?,
-            Err(_) => object.extract().map_err(|error: PyErr| {
-                let overflow = error.is_instance_of::<PyOverflowError>(object.py());
-                if overflow { VectorError::new_err(format!("a row is out of range: {error}")) } else { error }
-            })?,
+            Err(_) => whole_numbers(&object)?,
         };
         let row = |number| {
             usize::try_from(number)
@@ -235,11 +256,13 @@ impl<'py> FromPyObject<'_, 'py> for Mask {
             return Ok(Self::Slices(vec![object.extract()?]));
         }
         if let Ok(array) = object.cast::<PyArray1<bool>>() {
-            let flags = array.to_vec()?;
+            // A view may have gaps.
+            let flags = array.to_vec().or_else(|_| array.call_method0("tolist")?.extract())?;
             let word = |flags: &[bool]| flags.iter().rev().fold(0, |word, &flag| word << 1 | u64::from(flag));
             return Ok(Self::Bits(flags.chunks(64).map(word).collect(), flags.len()));
         }
-        object.extract().map(Self::Slices).map_err(|error| {
+        let slices = object.try_iter().and_then(|items| items.map(|item| item?.extract()).collect());
+        slices.map(Self::Slices).map_err(|error: PyErr| {
             if error.is_instance_of::<VectorError>(object.py()) {
                 return error;
             }

@@ -13,6 +13,7 @@ import_exception!(secateur.errors, WeightsError);
 pub(crate) fn to_python(error: Error) -> PyErr {
     match error {
         Error::ZeroDimension
+        | Error::LongRows { .. }
         | Error::Dimension { .. }
         | Error::NoWholeRows { .. }
         | Error::Values { .. }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use secateur_core::{Error, Match, OfRows, Search, Vectors, Weights, Within};
 
@@ -62,7 +63,7 @@ impl HalfLife {
 /// 4 bits, by which a search leaves nearly all rows unread: together 1.4 times the size of the rows at dimension 384.
 ///
 /// Args:
-///     dimension: Values per row, at least 1.
+///     dimension: Values per row, from 1 to 1,048,576.
 ///
 /// Raises:
 ///     VectorError: If the dimension is 0.
@@ -183,16 +184,22 @@ impl VectorIndex {
     ///
     /// Raises:
     ///     VectorError: If a row does not exist or has been deleted.
+    ///     MemoryError: If there is no memory for so many.
     fn take(&self, py: Python<'_>, rows: RowNumbers) -> PyResult<Matrix> {
         let numbers = rows.0;
+        let mut values: Vec<f32> = Vec::new();
+        let bytes = numbers.len().saturating_mul(self.dimension * size_of::<f32>());
         py.detach(|| {
             let stored = self.read();
             // Checked before anything is copied: no memory is asked for on behalf of rows that do not exist.
-            stored.check_rows(&numbers)?;
-            let found: Vec<&[f32]> = numbers.iter().filter_map(|&row| stored.row(row)).collect();
-            Ok(Matrix { values: found.concat(), rows: numbers.len(), columns: self.dimension })
+            stored.check_rows(&numbers).map_err(to_python)?;
+            let reserved = values.try_reserve_exact(numbers.len().saturating_mul(self.dimension));
+            reserved.map_err(|_| PyMemoryError::new_err(format!("{bytes} bytes for {} rows", numbers.len())))?;
+            for row in numbers.iter().filter_map(|&row| stored.row(row)) {
+                values.extend_from_slice(row);
+            }
+            Ok(Matrix { values, rows: numbers.len(), columns: self.dimension })
         })
-        .map_err(to_python)
     }
 
     /// Find the rows with the highest cosine to a query.
@@ -287,7 +294,7 @@ impl VectorIndex {
 
     /// Write the index to a file.
     ///
-    /// A file that is there already is replaced in one step, once the new one is on disk.
+    /// A file that is there already is replaced in one step, once the new one is on disk; it keeps its permissions.
     ///
     /// Args:
     ///     path: Where to.

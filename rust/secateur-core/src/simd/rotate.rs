@@ -92,8 +92,8 @@ fn project_portable(projected: &Projected<'_>, codes: &mut [u8], known: &mut [u3
         let tail = (length * 1.0001 - lengths[row] / (1.0 + skew) * 0.9999).max(0.0).sqrt();
         let (error, tail) = (in_units(errors[row].sqrt()), in_units(tail));
         *known = if error > 255 || tail > 255 {
-            // Codes that say nothing. Values along the directions are at most sqrt(1 + skew), 1.1, times as long as the codes of
-            // 8 bits, those at most 1.04: error and tail of 255 / 200 bound every row.
+            // Codes that say nothing. The query along the directions is at least (1 - skew) sqrt(1 + skew), 0.94, of its part
+            // there, and what the codes of 8 bits stand for at most 1.1: error and tail of 255 / 200 bound every row.
             0xFFFF
         } else {
             longest = longest.max(code_lengths[row]);
