@@ -138,6 +138,16 @@ def published(rows: Matrix) -> Search:
     return search
 
 
+def faiss_flat(rows: Matrix) -> Any:
+    """The exact index of faiss over float32 rows."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    flat = faiss.IndexFlatIP(rows.shape[1])
+    flat.add(rows)
+    return flat
+
+
 def peers(rows: Matrix) -> dict[str, Search]:
     """What else searches a matrix whose rows have unit length, each with its data prepared."""
     found: dict[str, Search] = {"numpy": lambda query, k: of_scores(rows @ query, k)}
@@ -152,9 +162,7 @@ def peers(rows: Matrix) -> dict[str, Search]:
     try:
         import faiss
 
-        faiss.omp_set_num_threads(1)
-        flat = faiss.IndexFlatIP(rows.shape[1])
-        flat.add(rows)
+        flat = faiss_flat(rows)
         found["faiss flat"] = lambda query, k: flat.search(query[None], k)[1][0]
         coarse = faiss.IndexScalarQuantizer(rows.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
         refined = faiss.IndexRefineFlat(coarse)
@@ -216,11 +224,7 @@ def batches(rows: Matrix) -> dict[str, Search]:
     except ImportError:
         pass
     try:
-        import faiss
-
-        faiss.omp_set_num_threads(1)
-        flat = faiss.IndexFlatIP(rows.shape[1])
-        flat.add(rows)
+        flat = faiss_flat(rows)
         found["faiss flat"] = lambda queries, k: flat.search(queries, k)[1]
     except ImportError:
         pass

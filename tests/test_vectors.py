@@ -1,7 +1,6 @@
 """VectorIndex and top_k from Python: what arrays are taken, what is refused, and the real vectors' order."""
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -221,7 +220,6 @@ def test_masks_that_are_views(reference: NDArray[np.float32]) -> None:
         assert sorted(rows.tolist()) == np.flatnonzero(mask).tolist()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
 def test_saving_keeps_permissions_and_links(tmp_path: Path) -> None:
     index = VectorIndex(2)
     index.append([[1, 0]])

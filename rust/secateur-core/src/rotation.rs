@@ -17,7 +17,7 @@ pub(crate) const TOGETHER: usize = 64;
 /// Steps of the subspace iteration: enough for directions that crowd, the others make no difference.
 const STEPS: usize = 8;
 /// The rotation does not pay if it leaves more of the squared length of rows to the values that are not kept: real MiniLM
-/// vectors leave 0.18, random ones 0.6.
+/// vectors of dimension 384 leave 0.18, rows without any preference would leave two thirds.
 const MOST_LEFT: f64 = 0.3;
 /// Directions must not be further from orthonormal: so far the largest error and tail that can be stored bound every row.
 const MOST_SKEW: f64 = 0.1;
