@@ -1,12 +1,14 @@
 """Embedders: what turns texts into vectors.
 
 Anything with `embed(texts)`, or any callable that takes the texts, serves; it returns a float32 array of shape (n, d).
-Vectors are remembered per text in a cache of the embedder's own (`secateur.embed.cache`). The default is MiniLM on
-the CPU (`secateur.embed.minilm`), loaded at first use.
+Vectors are remembered per text in a cache of the embedder's own (`secateur.embed.cache`), and beyond the process if
+`use_store` or SECATEUR_VECTORS names a file (`secateur.embed.store`). The default is MiniLM on the CPU
+(`secateur.embed.minilm`), loaded at first use.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -18,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secateur.embed.cache import Embedder, EmbeddingCache
+from secateur.embed.store import VectorStore
 from secateur.errors import OptionError
 
-__all__ = ["AnyEmbedder", "Embedder", "EmbeddingCache", "cached", "clear_caches"]
+__all__ = ["AnyEmbedder", "Embedder", "EmbeddingCache", "VectorStore", "cached", "clear_caches", "use_store"]
 
 
 AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | str | os.PathLike[str]
@@ -28,6 +31,8 @@ AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | str | 
 
 _MOST_CACHES = 8
 _caches: OrderedDict[tuple[Hashable, ...], EmbeddingCache] = OrderedDict()
+_store: VectorStore | None = None
+_store_named = False
 _lock = Lock()
 _creating = Lock()
 
@@ -50,11 +55,45 @@ def cached(embedder: AnyEmbedder | None) -> EmbeddingCache:
             if (cache := _caches.get(key)) is not None:
                 return cache
         cache = EmbeddingCache(_resolve(embedder))
+        if not _store_named:
+            use_store(os.environ.get("SECATEUR_VECTORS") or None)
         with _lock:
+            cache.store = _store
             _caches[key] = cache
             while len(_caches) > _MOST_CACHES:
                 _caches.popitem(last=False)
     return cache
+
+
+def use_store(store: VectorStore | str | os.PathLike[str] | None) -> VectorStore | None:
+    """Remember the vectors of every embedder with a `fingerprint` in a file too, from now on.
+
+    Without it that is the file that SECATEUR_VECTORS names when something is embedded first, or none.
+
+    Args:
+        store: A store, or the path of one; None to use no file.
+
+    Returns:
+        The store in use.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, use_store(f"{folder}/vectors.sqlite") as store:
+    ...     assert use_store(None) is None
+    """
+    global _store, _store_named
+    if isinstance(store, (str, os.PathLike)):
+        store = VectorStore(store)
+    with _lock:
+        _store, _store_named = store, True
+        for cache in _caches.values():
+            cache.store = store
+    return store
+
+
+@atexit.register
+def _close_store() -> None:
+    if _store is not None:
+        _store.close()
 
 
 def clear_caches(*, only_models: bool = False) -> None:
