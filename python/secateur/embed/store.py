@@ -41,6 +41,8 @@ _MOST_USED = 4_096
 _JOURNAL_BYTES = 4 << 20
 _MOST = float(2047 * 2.0**117)
 """The largest float32 of 11 bits, as fp16 has."""
+_LEAST_EXPONENT = -110
+"""From here on fp16 has the steps of the smallest float32."""
 _SCHEMA = (
     "CREATE TABLE vectors"
     " (place INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, crc INTEGER NOT NULL, value BLOB NOT NULL)",
@@ -366,28 +368,32 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _halves(vectors: Vectors) -> tuple[NDArray[np.int32], NDArray[np.float16]]:
-    """The exponent of each vector's largest value, and the values divided by its power of two, in fp16."""
+def _halves(vectors: Vectors) -> tuple[NDArray[np.int16], NDArray[np.float16]]:
+    """The exponent of each vector's largest value, and the values in fp16 after multiplying by a power of two."""
     vectors = vectors.clip(-_MOST, _MOST)
     mantissas, exponents = np.frexp(np.abs(vectors).max(axis=1))
     # What is rounded up to the next power of two counts as such, so that rounding a second time changes nothing.
     exponents += mantissas >= 1 - 2.0**-12
-    return exponents, np.ldexp(vectors, (15 - exponents)[:, None]).astype("<f2")
+    exponents = exponents.clip(_LEAST_EXPONENT, None).astype("<i2")
+    return exponents, (vectors * _powers(15 - exponents)).astype("<f2")
 
 
-def _floats(exponents: NDArray[np.int32], halves: NDArray[np.float16]) -> Vectors:
-    return np.ldexp(halves.astype(np.float32), (exponents - 15)[:, None])
+def _floats(exponents: NDArray[np.int16], halves: NDArray[np.float16]) -> Vectors:
+    vectors = halves.astype(np.float32)
+    vectors *= _powers(exponents - 15)
+    return vectors
 
 
-def _layout(dimension: int) -> np.dtype[np.void]:
-    return np.dtype([("exponent", "<i2"), ("halves", "<f2", (dimension,))])
+def _powers(exponents: NDArray[np.int16]) -> Vectors:
+    return np.ldexp(np.float32(1), exponents)[:, None]
 
 
 def _encoded(keys: Sequence[bytes], vectors: Vectors) -> list[tuple[bytes, int, bytes]]:
     """Keys, checksums over key and value, and values."""
-    values = np.empty(len(keys), _layout(vectors.shape[1]))
-    values["exponent"], values["halves"] = _halves(vectors)
-    size, joined = values.itemsize, values.tobytes()
+    exponents, halves = _halves(vectors)
+    # The exponent stands before the values, as two more bytes.
+    values = np.hstack((exponents[:, None].view("<f2"), halves))
+    size, joined = values.shape[1] * 2, values.tobytes()
     cut = [joined[start : start + size] for start in range(0, len(joined), size)]
     return [(key, crc32(value, crc32(key)), value) for key, value in zip(keys, cut, strict=True)]
 
@@ -396,7 +402,7 @@ def _decoded(rows: list[_Row], positions: dict[bytes, int], dimension: int | Non
     """Positions and vectors of the sound rows, and how many are not."""
     sound: dict[int, bytes] = {}
     refused = 0
-    size = None if dimension is None else _layout(dimension).itemsize
+    size = None if dimension is None else 2 + 2 * dimension
     for _, key, crc, value in rows:
         # A damaged index may lead to the row of another key.
         known = isinstance(key, bytes) and key in positions and isinstance(value, bytes)
@@ -405,12 +411,12 @@ def _decoded(rows: list[_Row], positions: dict[bytes, int], dimension: int | Non
             sound[positions[key]] = value
         else:
             refused += 1
-    if not size or size < _layout(1).itemsize or size % 2:
+    if not size or size < 4 or size % 2:
         return [], np.empty((0, dimension or 0), np.float32), len(rows)
     found = sorted(sound)
-    table = np.frombuffer(b"".join([sound[position] for position in found]), _layout(size // 2 - 1))
-    with np.errstate(over="ignore"):
-        vectors = _floats(table["exponent"].astype(np.int32), table["halves"])
+    values = np.frombuffer(b"".join([sound[position] for position in found]), "<f2").reshape(len(found), size // 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        vectors = _floats(values[:, 0].view("<i2"), values[:, 1:])
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         refused += int(np.count_nonzero(~finite))
