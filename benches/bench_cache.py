@@ -1,4 +1,4 @@
-"""Remembered vectors: what a hit and a put cost a text, against a dictionary, files as LangChain keeps them, and MiniLM.
+"""Remembered vectors: what a hit and a put cost a text, against a dictionary, LangChain's way, and MiniLM.
 
     python benches/bench_cache.py [--texts N] [--json FILE]
 
@@ -56,6 +56,7 @@ class Table:
         self.vectors = dict(zip(texts, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), strict=True))
 
     def embed(self, texts: Sequence[str], /) -> Vectors:
+        """Look them up."""
         return np.stack([self.vectors[text] for text in texts])
 
 

@@ -113,7 +113,7 @@ class EmbeddingCache(Forkable):
         return await asyncio.to_thread(_nearest, await self._afound([self._query(query), *texts]), k)
 
     def vectors(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
-        """The vectors of texts, float32, of shape (len(texts), d), in their order.
+        """The vectors of texts, float32, of shape (len(texts), d), in their order; d is 0 as long as it is not known.
 
         Args:
             texts: What to embed; what is not remembered is embedded, each text once.
