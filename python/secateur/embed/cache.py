@@ -210,7 +210,8 @@ class EmbeddingCache(Forkable):
 
     def _keys(self, texts: list[_Text]) -> list[bytes]:
         assert self._key_of is not None
-        return [self._key_of[_kind(text)](_string(text)) for text in texts]
+        document, query = self._key_of["document"], self._key_of["query"]
+        return [document(text) if isinstance(text, str) else query(text[0]) for text in texts]
 
     def _held_dimension(self) -> int | None:
         index = self._old.index if self._young.index is None else self._young.index
