@@ -77,8 +77,8 @@ def load(path: Path) -> Table:
 class StaticEmbedder:
     """Sentence vectors from a table of tokens: the mean of the rows, L2 norm 1.
 
-    Texts are read whole, in time that grows with their length. The same text has the same bits in every batch and on
-    every machine. Loads once; safe to share between threads. The empty text has a vector too, which is also that of a
+    Texts are read whole, in time that grows with their length. The same text has the same bits in every batch.
+    Loads once; safe to share between threads. The empty text has a vector too, which is also that of a
     text without a known token; lone surrogates are read as U+FFFD.
 
     Args:
@@ -92,11 +92,6 @@ class StaticEmbedder:
     Attributes:
         fingerprint: Names the content of the files.
         dimension: Values per vector; 256.
-
-    >>> from secateur.embed.static import StaticEmbedder
-    >>> vectors = StaticEmbedder().embed(["route efficiency", "the weather"])  # doctest: +SKIP
-    >>> vectors.shape, vectors.dtype.name  # doctest: +SKIP
-    ((2, 256), 'float32')
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
