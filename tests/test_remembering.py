@@ -290,7 +290,12 @@ print(embedder.embedded)
     for expected in ("['a', 'b']", "[]"):
         environment = os.environ | {"SECATEUR_VECTORS": str(path)}
         ran = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+            env=environment,
         )
         assert ran.stdout.strip() == expected
         assert [each.name for each in path.parent.iterdir()] == [path.name], "closed at the end"

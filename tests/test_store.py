@@ -361,7 +361,8 @@ for name in ("full.sqlite", "new.sqlite"):
 
 
 def run(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
 
 
 def work(path: Path, seed: int) -> int:
@@ -432,7 +433,8 @@ for start in range(0, 4_000, 20):
     print(start, flush=True)
 """
         for turn in range(6):
-            with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as writer:
+            command = [sys.executable, "-c", script, str(path)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parent) as writer:
                 assert writer.stdout is not None
                 for _ in range(3 + 7 * turn):
                     written = int(writer.stdout.readline())

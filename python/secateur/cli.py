@@ -124,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = models.add_subparsers(required=True, metavar="ACTION")
     fetch = actions.add_parser("fetch", help="get the official weights, check them, build the graph, keep it")
     fetch.set_defaults(run=_fetch)
+    fetch.add_argument("name", nargs="?", choices=sorted(model.MODELS), default=model.MINILM.name, help="which model")
     fetch.add_argument(
         "--from",
         dest="source",
@@ -238,7 +239,8 @@ def _fingerprints(options: argparse.Namespace) -> str:
 
 
 def _fetch(options: argparse.Namespace) -> str:
-    model.fetch(options.source, force=options.force, say=lambda line: print(line, file=sys.stderr))
+    chosen = model.MODELS[options.name]
+    model.fetch(options.source, model=chosen, force=options.force, say=lambda line: print(line, file=sys.stderr))
     return ""
 
 

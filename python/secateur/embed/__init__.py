@@ -9,9 +9,11 @@ Vectors are remembered per text in a cache of the embedder's own (`secateur.embe
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import cast
@@ -19,6 +21,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from secateur.embed import model
+from secateur.embed.adapters import ForeignEmbedder, adapt
 from secateur.embed.cache import Embedder, EmbeddingCache
 from secateur.embed.store import VectorStore
 from secateur.errors import OptionError
@@ -26,8 +30,13 @@ from secateur.errors import OptionError
 __all__ = ["AnyEmbedder", "Embedder", "EmbeddingCache", "VectorStore", "cached", "clear_caches", "use_store"]
 
 
-AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | str | os.PathLike[str]
-"""An embedder, a callable that embeds, or the path of a model folder or `.onnx` file."""
+AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | ForeignEmbedder | str | os.PathLike[str]
+"""An embedder, a callable that embeds, an object that another package embeds with (`secateur.embed.adapters`), the path
+of a model folder or `.onnx` file, or a name: "static", or that of a model which `secateur model fetch` knows."""
+
+STATIC = "static"
+"""The name of the instant tier."""
+_log = logging.getLogger(__name__)
 
 _MOST_CACHES = 8
 _caches: OrderedDict[tuple[Hashable, ...], EmbeddingCache] = OrderedDict()
@@ -104,11 +113,13 @@ def clear_caches(*, only_models: bool = False) -> None:
 
 
 def _key(embedder: AnyEmbedder | None) -> tuple[Hashable, ...]:
+    if isinstance(embedder, str) and (embedder == STATIC or embedder in model.MODELS):
+        return ("path", embedder, os.environ.get("SECATEUR_MODEL"), os.environ.get("SECATEUR_CACHE"))
     if embedder is None or isinstance(embedder, (str, os.PathLike)):
         # A relative path means another model in another folder, and the environment may change.
         environment = (os.environ.get("SECATEUR_MODEL"), os.environ.get("SECATEUR_CACHE")) if embedder is None else ()
         return ("path", embedder and os.fspath(Path(embedder).absolute()), *environment)
-    fingerprint = getattr(embedder, "fingerprint", None)
+    fingerprint = getattr(adapt(embedder) or embedder, "fingerprint", None)
     if isinstance(fingerprint, str):
         return ("fingerprint", fingerprint)
     try:
@@ -120,10 +131,28 @@ def _key(embedder: AnyEmbedder | None) -> tuple[Hashable, ...]:
 
 
 def _resolve(embedder: AnyEmbedder | None) -> Embedder | Callable[[Sequence[str]], NDArray[np.float32]]:
-    if embedder is None or isinstance(embedder, (str, os.PathLike)):
-        from secateur.embed.minilm import MiniLM
+    if embedder == STATIC and isinstance(embedder, str):
+        from secateur.embed.static import StaticEmbedder
 
-        return MiniLM(embedder)
+        return StaticEmbedder()
+    if embedder is None or isinstance(embedder, (str, os.PathLike)):
+        return _model(embedder)
+    if (adapted := adapt(embedder)) is not None:
+        return adapted
     if isinstance(embedder, type) or not (isinstance(embedder, Embedder) or callable(embedder)):
-        raise OptionError("embedder", embedder, "None, a path, a callable or an object with embed(texts)")
+        raise OptionError("embedder", embedder, "None, a name, a path, a callable or an object with embed(texts)")
     return embedder
+
+
+def _model(name: str | os.PathLike[str] | None) -> Embedder:
+    from secateur.embed.minilm import MiniLM, MultilingualE5
+
+    if model.known(name) is model.MULTILINGUAL:
+        return MultilingualE5()
+    if name is not None or find_spec("onnxruntime") is not None:
+        return MiniLM(name)
+    from secateur.embed.static import StaticEmbedder
+
+    static = StaticEmbedder()
+    _log.warning("onnxruntime is not installed: the static table stands in for MiniLM")
+    return static

@@ -6,7 +6,6 @@ and context are lost, so that it finds what shares words with a query, and less 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -18,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secateur.embed import model
-from secateur.embed.minilm import _well_formed
-from secateur.errors import EmbedderUnavailable, ModelError
+from secateur.embed.reader import Reader
+from secateur.errors import ModelError
 
-TABLE = "static.safetensors"
 ABOUT = "secateur-static"
 """The one entry of the file's metadata: with several, their order would differ from file to file."""
 VERSION = 1
@@ -92,43 +90,29 @@ class StaticEmbedder:
     Attributes:
         fingerprint: Names the content of the files.
         dimension: Values per vector; 256.
+
+    >>> from secateur.embed.static import StaticEmbedder
+    >>> StaticEmbedder().embed(["route efficiency"]).shape
+    (1, 256)
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise model.missing_package(error) from error
-        table, tokenizer = _locate(path)
-        self._table = load(table)
-        try:
-            self._tokenizer = Tokenizer.from_file(os.fspath(tokenizer))
-        except Exception as error:  # tokenizers raises classes of its own
-            raise ModelError(f"{tokenizer} is no tokenizer that can be loaded: {error}") from error
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        last = self._table.first + len(self._table.codes) - 2
-        if self._tokenizer.get_vocab_size() != last + 1:
-            size = self._tokenizer.get_vocab_size()
-            raise ModelError(f"{tokenizer} has {size} tokens, but {table} is for {last + 1}")
-        digest = hashlib.blake2b(tokenizer.read_bytes(), digest_size=16)
-        for part in (self._table.scales, self._table.codes):
-            digest.update(part.tobytes())
-        self.fingerprint = f"static:{digest.hexdigest()}"
+        files = model.locate_static(path)
+        self._table = load(files.graph)
+        self._reader = Reader(files.tokenizer)
+        size, expected = self._reader.vocabulary_size, self._table.first + len(self._table.codes) - 1
+        if size != expected:
+            raise ModelError(f"{files.tokenizer} has {size} tokens, but {files.graph} is for {expected}")
+        self.fingerprint = f"static:{files.fingerprint()}"
         self.dimension = self._table.codes.shape[1]
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape (len(texts), dimension), in the order of the texts."""
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for start, stop in _blocks(texts):
-            vectors[start:stop] = self._sums(self._token_ids([_well_formed(text) for text in texts[start:stop]]))
+            vectors[start:stop] = self._sums(self._reader.token_ids(texts[start:stop]))
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
-
-    def _token_ids(self, texts: list[str]) -> list[list[int]]:
-        if len(texts) == 1:  # without a trip to the tokenizer's threads
-            return [self._tokenizer.encode(texts[0]).ids]
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
 
     def _sums(self, token_ids: list[list[int]]) -> NDArray[np.float32]:
         """The sum of each text's rows: of segments first, then of the segments."""
@@ -159,18 +143,3 @@ def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         characters += len(text)
     if start < len(texts):
         yield start, len(texts)
-
-
-def _locate(path: str | os.PathLike[str] | None) -> tuple[Path, Path]:
-    named = path or os.environ.get("SECATEUR_MODEL")
-    place = Path(named) if named else model.directory()
-    folders = [place.parent, place.parent.parent] if place.suffix == ".onnx" else [place]
-    found = []
-    for name in (TABLE, "tokenizer.json"):
-        file = next(filter(Path.is_file, (folder / name for folder in folders)), None)
-        if file is None:
-            if named:
-                raise EmbedderUnavailable(f"{named} has no {name}")
-            raise EmbedderUnavailable(f"the static table has not been built: {model.HOW_TO_FETCH}")
-        found.append(file)
-    return found[0], found[1]
