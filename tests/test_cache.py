@@ -34,6 +34,32 @@ def test_searches_like_an_index_of_its_own(histories: list[list[str]], limit_byt
         assert len(embedder.embedded) == len(set(embedder.embedded)), "each text is embedded once"
 
 
+class Cutting(WordEmbedder):
+    """Embeds every two words of a text apart."""
+
+    def pieces(self, text: str) -> list[str]:
+        words = text.split()
+        return [" ".join(words[start : start + 2]) for start in range(0, len(words), 2)] or [text]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["fleet", "route", "rain", "sun"]), max_size=9), max_size=12), st.integers(0, 9)
+)
+def test_a_text_in_pieces_scores_as_its_best(words: list[list[str]], k: int) -> None:
+    history = [" ".join(each) for each in words]
+    cutting = Cutting()
+    cache = EmbeddingCache(cutting)
+    query = WordEmbedder().embed(["fleet rain"])[0]
+    best = []
+    for position, text in enumerate(history):
+        index = VectorIndex(16)
+        index.append(WordEmbedder().embed(cutting.pieces(text)))
+        best.append((-float(index.top_k(query, 1)[1][0]), position))
+    assert cache.search("fleet rain", history, k) == [(position, -score) for score, position in sorted(best)[:k]]
+    cache.prepare(history)
+    assert len(cutting.embedded) == len(set(cutting.embedded))
+
+
 def test_texts_in_use_survive_and_others_are_forgotten() -> None:
     embedder = WordEmbedder()
     cache = EmbeddingCache(embedder.embed, 20_000)

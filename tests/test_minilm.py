@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from samples import DATA, records
-from secateur import EmbedderUnavailable, ModelError, OptionError, prune_context
+from secateur import EmbedderUnavailable, ModelError, OptionError, formats, prune_context
 from secateur.embed import model
-from secateur.embed.minilm import MiniLM, MultilingualE5
+from secateur.embed.cache import EmbeddingCache
+from secateur.embed.minilm import LongTexts, MiniLM, MultilingualE5
 from secateur.embed.reader import Reader
 
 SENTENCES: list[str] = json.loads((DATA / "sentences.json").read_text(encoding="utf-8"))
@@ -91,7 +92,26 @@ def test_pieces_cover_a_text_between_words(minilm: MiniLM) -> None:
     assert read.pieces("short", 50, 4) == ["short"]
     assert read.pieces("", 50, 4) == [""]
     assert "".join(read.pieces("x" * 500, 50, 100)) == "x" * 500
+    endless = "north " * 500_000 + "south " * 500_000
+    ends = read.pieces(endless, 50, 6)
+    assert (len(ends), {*ends[0].split()}, {*ends[-1].split()}) == (6, {"north"}, {"south"})
     assert "".join(read.pieces("字" * 500, 50, 100)) == "字" * 500
+
+
+def test_what_stands_far_back_is_found_in_pieces() -> None:
+    """A line in the middle of a real tool result, which the first 256 tokens do not reach."""
+    texts = [text for record in records("coding.jsonl") for text in formats.read(record["messages"]).texts]
+    results = list(dict.fromkeys(text for text in texts if len(text) > 2500))
+    assert len(results) >= 3
+    lines = [max(result[1500:4000].splitlines()[1:-1] or [result[1800:2100]], key=len) for result in results]
+    found = {}
+    kinds: tuple[LongTexts, ...] = ("first", "pieces")
+    for long_texts in kinds:
+        cache = EmbeddingCache(MiniLM(long_texts=long_texts))
+        found[long_texts] = sum(cache.search(line, results, 1)[0][0] == position for position, line in enumerate(lines))
+    assert found["pieces"] >= max(found["first"], len(results) * 2 // 3)
+    with pytest.raises(OptionError, match="long_texts is 'all', it must be 'first' or 'pieces'"):
+        MiniLM(long_texts="all")  # type: ignore[arg-type]
 
 
 def test_a_fork_embeds(minilm: MiniLM) -> None:

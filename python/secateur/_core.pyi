@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from os import PathLike
 from typing import Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["BUILD_PROFILE", "Estimator", "Fingerprints", "Fitter", "HalfLife", "VectorIndex", "detect_format", "feature_names", "grapheme_boundaries", "media_tokens", "read_structure", "script_tokens", "text_features", "top_k"]
+__all__ = ["BUILD_PROFILE", "Estimator", "Fingerprints", "Fitter", "HalfLife", "VectorIndex", "byte_products_saturate", "detect_format", "feature_names", "grapheme_boundaries", "media_tokens", "read_structure", "script_tokens", "text_features", "top_k"]
 
 BUILD_PROFILE: Final[str]
 """
@@ -401,6 +401,11 @@ class VectorIndex:
             VectorError: If a row does not exist or has been deleted, or the vectors do not fit or are not finite; nothing is
                 replaced then.
         """
+
+def byte_products_saturate() -> bool:
+    """
+    Whether products of unsigned with signed bytes saturate in the usual kernels of this machine.
+    """
 
 def detect_format(messages: list) -> str:
     """

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Literal, NamedTuple, get_args
 
 from secateur import embed, formats
+from secateur.embed.template import embedded_text
 from secateur.errors import MessageError, OptionError, whole_number
 
 Unit = Literal["message", "turn"]
@@ -169,7 +170,7 @@ class Pruner:
             limit = len(archive.candidates)
             if units.count == len(columns.roles) and not score_all:
                 limit = min(self.top_k, limit)
-            texts = [columns.texts[index] for index in archive.candidates]
+            texts = [embedded_text(messages[index], columns.texts[index]) for index in archive.candidates]
             found = embed.cached(self.embedder).search(prompt_text, texts, limit)
             scores = {archive.candidates[position]: score for position, score in found}
         return _Plan(messages, prompt, columns, archive, scores, self._chosen(archive, scores))

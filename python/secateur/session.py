@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from secateur import formats
-from secateur.errors import ConversationError, HistoryChanged, OptionError
+from secateur import embed, formats
+from secateur.embed.template import embedded_text
+from secateur.embed.warm import Warmer
+from secateur.errors import ConversationError, HistoryChanged, MessageError, OptionError
 from secateur.fit import Fitting, Policy, Setting, Window, as_setting
 from secateur.learning import MOST_REPORTS, learn, prompt_tokens
 from secateur.notices import Notes
@@ -29,6 +31,9 @@ class Session:
     Args:
         budget: Tokens of a request.
         system, tools, reserve, policy, counter, format, pending: As in `fit`.
+        embedder: As in `prune_context`. Appended messages are embedded by it in a thread of the background, so that
+            `prune_context` with the same embedder finds them done. "all-MiniLM-L6-v2" names the default, None embeds
+            nothing. Close such a session, or use it in a `with` block.
 
     Raises:
         OptionError: If an argument is outside its limits.
@@ -50,7 +55,9 @@ class Session:
         counter: AnyCounter | None = None,
         format: str | None = None,  # noqa: A002
         pending: bool = False,
+        embedder: embed.AnyEmbedder | None = None,
     ) -> None:
+        self._warmer = None if embedder is None else Warmer(embed.cached(embedder))
         self._options: dict[str, Any] = {
             "system": system,
             "tools": tools,
@@ -104,6 +111,19 @@ class Session:
         fitting.extend(added)
         self._fitting = fitting
         self._contents += [_content(message) for message in added]
+        if self._warmer is not None:
+            self._warmer.add(_texts(added))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the embedding in the background; the session itself goes on working."""
+        if self._warmer is not None:
+            self._warmer.close()
 
     def window(self) -> Window:
         """The messages to send after the newest one.
@@ -238,6 +258,15 @@ class Session:
         if self._fitting.messages:
             fitting.extend(self._fitting.messages)
         return fitting
+
+
+def _texts(messages: list[formats.Message]) -> list[str]:
+    """What `prune_context` would embed of messages; nothing of those that it cannot read."""
+    try:
+        texts = formats.read(messages).texts
+    except MessageError:
+        return []
+    return [embedded_text(message, text) for message, text in zip(messages, texts, strict=True)]
 
 
 def _content(message: formats.Message) -> Any:

@@ -32,10 +32,12 @@ __all__ = ["AnyEmbedder", "Embedder", "EmbeddingCache", "VectorStore", "cached",
 
 AnyEmbedder = Embedder | Callable[[Sequence[str]], NDArray[np.float32]] | ForeignEmbedder | str | os.PathLike[str]
 """An embedder, a callable that embeds, an object that another package embeds with (`secateur.embed.adapters`), the path
-of a model folder or `.onnx` file, or a name: "static", or that of a model which `secateur model fetch` knows."""
+of a model folder or `.onnx` file, or a name: "static", "instant", or of a model that `secateur model fetch` knows."""
 
 STATIC = "static"
-"""The name of the instant tier."""
+"""The name of the static table's embedder."""
+INSTANT = "instant"
+"""The name of MiniLM with the static table in its place until its vectors have been made in the background."""
 _log = logging.getLogger(__name__)
 
 _MOST_CACHES = 8
@@ -63,7 +65,7 @@ def cached(embedder: AnyEmbedder | None) -> EmbeddingCache:
         with _lock:
             if (cache := _caches.get(key)) is not None:
                 return cache
-        cache = EmbeddingCache(_resolve(embedder))
+        cache = _instant() if _is(embedder, INSTANT) else EmbeddingCache(_resolve(embedder))
         if not _store_named:
             use_store(os.environ.get("SECATEUR_VECTORS") or None)
         with _lock:
@@ -113,7 +115,7 @@ def clear_caches(*, only_models: bool = False) -> None:
 
 
 def _key(embedder: AnyEmbedder | None) -> tuple[Hashable, ...]:
-    if isinstance(embedder, str) and (embedder == STATIC or embedder in model.MODELS):
+    if isinstance(embedder, str) and (embedder in (STATIC, INSTANT) or embedder in model.MODELS):
         return ("path", embedder, os.environ.get("SECATEUR_MODEL"), os.environ.get("SECATEUR_CACHE"))
     if embedder is None or isinstance(embedder, (str, os.PathLike)):
         # A relative path means another model in another folder, and the environment may change.
@@ -131,7 +133,7 @@ def _key(embedder: AnyEmbedder | None) -> tuple[Hashable, ...]:
 
 
 def _resolve(embedder: AnyEmbedder | None) -> Embedder | Callable[[Sequence[str]], NDArray[np.float32]]:
-    if embedder == STATIC and isinstance(embedder, str):
+    if _is(embedder, STATIC):
         from secateur.embed.static import StaticEmbedder
 
         return StaticEmbedder()
@@ -142,6 +144,18 @@ def _resolve(embedder: AnyEmbedder | None) -> Embedder | Callable[[Sequence[str]
     if isinstance(embedder, type) or not (isinstance(embedder, Embedder) or callable(embedder)):
         raise OptionError("embedder", embedder, "None, a name, a path, a callable or an object with embed(texts)")
     return embedder
+
+
+def _is(embedder: object, name: str) -> bool:
+    # Whatever else an embedder may be, it need not be comparable.
+    return isinstance(embedder, str) and embedder == name
+
+
+def _instant() -> EmbeddingCache:
+    from secateur.embed.instant import InstantCache
+    from secateur.embed.static import StaticEmbedder
+
+    return InstantCache(_model(None), StaticEmbedder())
 
 
 def _model(name: str | os.PathLike[str] | None) -> Embedder:

@@ -19,6 +19,8 @@ from secateur.errors import EmbedderError
 _log = logging.getLogger(__name__)
 
 _LIMIT_BYTES = 256 * 1024 * 1024
+_MOST_CUT = 50_000
+"""Texts whose pieces are remembered; cutting one takes as long as tokenizing it."""
 _SLICE = 256
 """Texts embedded at once: what an interruption may lose, and how often progress is told."""
 
@@ -34,7 +36,7 @@ class Embedder(Protocol):
     An attribute `fingerprint` (a string) may name the model and its settings: embedders with equal fingerprints
     share their remembered vectors, and only with it are vectors remembered in a `VectorStore`. A method
     `embed_queries` may embed what is searched for in another way; `aembed` and `aembed_queries` are awaited where
-    there are.
+    there are. A method `pieces` may cut a text into several, which are embedded instead of it.
     """
 
     def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
@@ -85,6 +87,8 @@ class EmbeddingCache(Forkable):
             "document": _Way(embed, getattr(embedder, "aembed", None)),
             "query": _Way(embed_queries or embed, getattr(embedder, "aembed_queries", None)),
         }
+        self._pieces: Callable[[str], Sequence[str]] | None = getattr(embedder, "pieces", None)
+        self._known_pieces: dict[str, tuple[str, ...]] = {}
         fingerprint = getattr(embedder, "fingerprint", None)
         self._key_of = {kind: keyed(fingerprint, kind) for kind in self._ways} if isinstance(fingerprint, str) else None
         self._limit_bytes = limit_bytes // 2
@@ -97,12 +101,14 @@ class EmbeddingCache(Forkable):
     def search(self, query: str, texts: Sequence[str], k: int) -> list[tuple[int, float]]:
         """The `k` texts nearest to the query: (position, cosine), best first, ties by position.
 
-        Embeds what is not remembered, each text once; the query by `embed_queries` where the embedder has it.
+        Embeds what is not remembered, each text once; the query by `embed_queries` where the embedder has it. A text
+        that the embedder cuts into `pieces` scores as the best of them.
 
         Raises:
             EmbedderError: If the embedder returns anything but finite float32 vectors of one dimension.
         """
-        return _nearest(self._found([self._query(query), *texts]), k)
+        pieces, owners = self._cut(texts)
+        return _nearest(self._found([self._query(query), *pieces]), k, owners)
 
     async def asearch(self, query: str, texts: Sequence[str], k: int) -> list[tuple[int, float]]:
         """`search`, by the embedder's `aembed` where it has it; else, and for all other work, in a thread.
@@ -110,7 +116,17 @@ class EmbeddingCache(Forkable):
         Raises:
             EmbedderError: If the embedder returns anything but finite float32 vectors of one dimension.
         """
-        return await asyncio.to_thread(_nearest, await self._afound([self._query(query), *texts]), k)
+        pieces, owners = await asyncio.to_thread(self._cut, texts)
+        return await asyncio.to_thread(_nearest, await self._afound([self._query(query), *pieces]), k, owners)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Embed what a search among texts will need.
+
+        Raises:
+            EmbedderError: If the embedder returns anything but finite float32 vectors of one dimension.
+        """
+        if texts:
+            self._found(self._cut(texts)[0])
 
     def vectors(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
         """The vectors of texts, float32, of shape (len(texts), d), in their order; d is 0 as long as it is not known.
@@ -137,6 +153,28 @@ class EmbeddingCache(Forkable):
             return self._none()
         index, rows = await self._afound(texts, progress)
         return await asyncio.to_thread(index.take, rows)
+
+    def missing(self, texts: Sequence[str]) -> list[str]:
+        """The distinct texts that the process does not remember, in their order."""
+        with self._lock:
+            young, old = self._young.rows, self._old.rows
+            return [text for text in dict.fromkeys(texts) if text not in young and text not in old]
+
+    def _cut(self, texts: Sequence[str]) -> tuple[Sequence[str], list[int] | None]:
+        """What is embedded of texts, and which text each piece is of; None where nothing is cut."""
+        if self._pieces is None:
+            return texts, None
+        pieces: list[str] = []
+        owners: list[int] = []
+        for owner, text in enumerate(texts):
+            cut = self._known_pieces.get(text)
+            if cut is None:
+                if len(self._known_pieces) >= _MOST_CUT:
+                    self._known_pieces.clear()
+                cut = self._known_pieces[text] = tuple(self._pieces(text))
+            pieces += cut
+            owners += [owner] * len(cut)
+        return pieces, owners
 
     def _query(self, query: str) -> _Text:
         return (query,) if self._queries_apart else query
@@ -302,11 +340,22 @@ def _parts(texts: list[_Text]) -> Iterator[tuple[str, list[_Text]]]:
             yield kind, alike[start : start + _SLICE]
 
 
-def _nearest(found: _Found, k: int) -> list[tuple[int, float]]:
-    """The rows nearest to the first one."""
+def _nearest(found: _Found, k: int, owners: list[int] | None) -> list[tuple[int, float]]:
+    """The rows nearest to the first one, or the owners of the nearest rows, each by its best."""
     index, rows = found
-    positions, scores = index.top_k(index.take(rows[:1])[0], k, rows=rows[1:])
-    return list(zip(positions.tolist(), scores.tolist(), strict=True))
+    query, rows = index.take(rows[:1])[0], rows[1:]
+    if owners is None:
+        positions, scores = index.top_k(query, k, rows=rows)
+        return list(zip(positions.tolist(), scores.tolist(), strict=True))
+    wanted = 2 * k
+    while True:
+        positions, scores = index.top_k(query, wanted, rows=rows)
+        best: dict[int, float] = {}
+        for position, score in zip(positions.tolist(), scores.tolist(), strict=True):
+            best.setdefault(owners[position], score)
+        if len(best) >= k or wanted >= len(rows):
+            return list(best.items())[:k]
+        wanted *= 4
 
 
 class _Generation:

@@ -72,6 +72,9 @@ class Reader:
         text = well_formed(text)
         if len(text) <= most_tokens:
             return [text]
+        characters = most_pieces * most_tokens * _CHARACTERS_A_TOKEN
+        if len(text) > 2 * characters:
+            text = text[:characters] + text[-characters:]
         encoding = self._untruncated().encode(text, add_special_tokens=False)
         words, offsets = encoding.word_ids, encoding.offsets
         starts = [0]

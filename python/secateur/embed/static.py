@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from secateur.embed import model
+from secateur.embed import model, template
 from secateur.embed.reader import Reader
 from secateur.errors import ModelError
 
@@ -103,7 +103,7 @@ class StaticEmbedder:
         size, expected = self._reader.vocabulary_size, self._table.first + len(self._table.codes) - 1
         if size != expected:
             raise ModelError(f"{files.tokenizer} has {size} tokens, but {files.graph} is for {expected}")
-        self.fingerprint = f"static:{files.fingerprint()}"
+        self.fingerprint = f"static:{files.fingerprint()}:{template.VERSION}"
         self.dimension = self._table.codes.shape[1]
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -8,6 +8,7 @@ mod fingerprints;
 mod fitter;
 mod formats;
 mod memory;
+mod simd;
 mod text;
 mod tokens;
 mod vectors;
@@ -21,6 +22,8 @@ mod _core {
     use crate::fitter::{Fitter, read_structure};
     #[pymodule_export]
     use crate::formats::detect_format;
+    #[pymodule_export]
+    use crate::simd::byte_products_saturate;
     #[pymodule_export]
     use crate::tokens::{Estimator, feature_names, grapheme_boundaries, media_tokens, script_tokens, text_features};
     #[pymodule_export]

@@ -61,6 +61,16 @@ impl InstructionSet {
     }
 }
 
+/// Whether products of unsigned with signed bytes saturate in the usual kernels of this machine: x86 without VNNI has
+/// only an instruction that adds two of them in 16 bits.
+#[must_use]
+pub fn byte_products_saturate() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return !std::arch::is_x86_feature_detected!("avx512vnni") && !std::arch::is_x86_feature_detected!("avxvnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// How many units of a text in two bytes are ASCII, and how many Chinese, Japanese or Korean.
 #[must_use]
 pub(crate) fn ascii_and_cjk(units: &[u16]) -> (usize, usize) {
