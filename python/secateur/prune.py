@@ -49,8 +49,9 @@ def prune_context(
         current_prompt: The text of the prompt, or a whole message.
         history: Messages in OpenAI, Anthropic or plain role-and-content shape; any role.
         top_k: How many units come back at most.
-        embedder: What makes the vectors: None for the local MiniLM model, a path to one, or any object with
-            `embed(texts)` or callable that returns float32 of shape (n, d).
+        embedder: What makes the vectors: None for the local MiniLM model, a path to one, "static" or "instant" (see
+            `secateur.embed`), an embedding object of another package, or any object with `embed(texts)` or callable
+            that returns float32 of shape (n, d). A message's speaker and date are embedded with its text.
         unit: "message", or "turn" to score and return whole turns (from one human message up to the next), of
             which the last always stays.
         placement: "chronological", or "before_prompt" to put what comes back between the recent messages and the
