@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Literal, NamedTuple, get_args
 
 from secateur import embed, formats
+from secateur.embed import lexical
 from secateur.embed.template import embedded_text
 from secateur.errors import MessageError, OptionError, whole_number
 
@@ -42,6 +43,9 @@ def prune_context(
     - Equal messages are scored alike and told apart by position; equal scores prefer the earlier one.
     - A message without text (empty, or an image) scores lowest: it returns when `top_k` leaves nothing else out.
     - `top_k=0` returns the recent messages and the prompt; `top_k` beyond the archive returns everything.
+
+    MiniLM reads English: for a prompt that is mostly in another script than the Latin one, messages that share words
+    with it (BM25) come first, unless `min_score` asks for cosines.
 
     Embeddings are remembered per text and embedder, so that an unchanged history embeds only the prompt.
 
@@ -172,7 +176,14 @@ class Pruner:
             if units.count == len(columns.roles) and not score_all:
                 limit = min(self.top_k, limit)
             texts = [embedded_text(messages[index], columns.texts[index]) for index in archive.candidates]
-            found = embed.cached(self.embedder).search(prompt_text, texts, limit)
+            cache = embed.cached(self.embedder)
+            if cache.english_only and self.min_score is None and lexical.is_foreign(prompt_text):
+                # What shares words with the prompt comes first; the embedder orders the rest.
+                matches = lexical.scores(prompt_text, texts)
+                found = cache.search(prompt_text, texts, len(texts))
+                found = sorted(found, key=lambda each: -matches[each[0]])[:limit]
+            else:
+                found = cache.search(prompt_text, texts, limit)
             scores = {archive.candidates[position]: score for position, score in found}
         return _Plan(messages, prompt, columns, archive, scores, self._chosen(archive, scores))
 

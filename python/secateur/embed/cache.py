@@ -62,6 +62,7 @@ class EmbeddingCache(Forkable):
 
     Attributes:
         store: The same; may be changed at any time.
+        english_only: Whether the embedder says of itself that it reads English only.
 
     >>> def letters(texts):
     ...     return np.array([[text.count("a"), text.count("b")] for text in texts], np.float32)
@@ -87,6 +88,7 @@ class EmbeddingCache(Forkable):
             "document": _Way(embed, getattr(embedder, "aembed", None)),
             "query": _Way(embed_queries or embed, getattr(embedder, "aembed_queries", None)),
         }
+        self.english_only: bool = getattr(embedder, "english_only", False) is True
         self._pieces: Callable[[str], Sequence[str]] | None = getattr(embedder, "pieces", None)
         self._known_pieces: dict[str, tuple[str, ...]] = {}
         fingerprint = getattr(embedder, "fingerprint", None)

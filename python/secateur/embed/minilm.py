@@ -80,6 +80,7 @@ class MiniLM:
     Attributes:
         fingerprint: Names the content of the files and all settings that change a vector.
         dimension: Values per vector; 384 for MiniLM itself.
+        english_only: Whether prompts in other scripts are better met by their words; not so of models by path.
 
     >>> from secateur.embed.minilm import MiniLM
     >>> vectors = MiniLM().embed(["route efficiency", "the weather"])
@@ -138,6 +139,7 @@ class MiniLM:
         self._output: str = session.get_outputs()[0].name
         if long_texts == "pieces":
             self.pieces = partial(self._reader.pieces, most_tokens=_PIECE_TOKENS, most_pieces=_MOST_PIECES)
+        self.english_only = self._name is None and (path is None or model.known(path) is model.MINILM)
         self._graph = files.graph
         self.fingerprint = (
             f"{files.fingerprint()}:{max_tokens}:mean:{self._text_prefix}:{template.VERSION}:{long_texts}"

@@ -90,6 +90,7 @@ class StaticEmbedder:
     Attributes:
         fingerprint: Names the content of the files.
         dimension: Values per vector; 256.
+        english_only: True: prompts in other scripts are better met by their words.
 
     >>> from secateur.embed.static import StaticEmbedder
     >>> StaticEmbedder().embed(["route efficiency"]).shape
@@ -105,6 +106,7 @@ class StaticEmbedder:
             raise ModelError(f"{files.tokenizer} has {size} tokens, but {files.graph} is for {expected}")
         self.fingerprint = f"static:{files.fingerprint()}:{template.VERSION}"
         self.dimension = self._table.codes.shape[1]
+        self.english_only = True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape (len(texts), dimension), in the order of the texts."""
