@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -106,6 +108,17 @@ def test_a_fork_warms_by_itself() -> None:
         os._exit(words.embedded != ["parent", "child"])
     assert os.waitpid(child, 0)[1] == 0
     warmer.close()
+
+
+def test_a_process_may_end_while_texts_are_waiting() -> None:
+    script = """
+import secateur
+history = [{"role": "user", "content": f"message {number} about the fleet " * 8} for number in range(300)]
+secateur.prune_context("fleet?", history, 2, embedder="instant")
+secateur.Session(10_000, embedder="all-MiniLM-L6-v2").extend(history)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stderr == ""
 
 
 def test_instant_answers_become_the_real_ones(minilm: MiniLM) -> None:

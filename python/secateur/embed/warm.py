@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import concurrent.futures.thread  # noqa: F401  # registers its hook first, so that it runs last
 import logging
 import os
+import threading
+import weakref
 from collections import deque
 from collections.abc import Iterable
 from threading import Condition, Thread
@@ -15,6 +19,9 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING = 10_000
 _AT_ONCE = 32
 """Texts embedded between two looks at whether to stop."""
+
+
+_warmers: weakref.WeakSet[Warmer] = weakref.WeakSet()
 
 
 class Warmer:
@@ -31,11 +38,11 @@ class Warmer:
         self._cache = cache
         self._closed = False
         self._begin()
+        _warmers.add(self)
 
     def add(self, texts: Iterable[str]) -> None:
         """Embed texts soon; those without letters are passed over."""
-        if os.getpid() != self._process:
-            self._begin()
+        self._begin_in_fork()
         with self._change:
             if self._closed:
                 return
@@ -55,17 +62,18 @@ class Warmer:
         Returns:
             Whether nothing is.
         """
+        self._begin_in_fork()
         with self._change:
             return self._change.wait_for(lambda: not self._waiting and not self._busy, timeout)
 
     def close(self) -> None:
         """Give up what is waiting, and end the thread; at most one batch is still embedded."""
+        self._begin_in_fork()
         with self._change:
             self._closed = True
             self._waiting.clear()
             self._change.notify_all()
-            threads = self._threads if os.getpid() == self._process else []
-        for thread in threads:
+        for thread in self._threads:
             thread.join()
 
     def _begin(self) -> None:
@@ -74,6 +82,11 @@ class Warmer:
         self._waiting: deque[str] = deque(maxlen=_MOST_WAITING)
         self._busy = False
         self._threads: list[Thread] = []
+
+    def _begin_in_fork(self) -> None:
+        # The parent's thread is not here, and may have held the lock.
+        if os.getpid() != self._process:
+            self._begin()
 
     def _run(self) -> None:
         while True:
@@ -89,3 +102,13 @@ class Warmer:
                 self._cache.prepare(texts)
             except Exception as error:  # noqa: BLE001  # an embedder may raise anything; the search raises it again
                 _log.warning("%d texts could not be embedded ahead: %s", len(texts), error)
+
+
+def _close_all() -> None:
+    for warmer in list(_warmers):
+        warmer.close()
+
+
+# Before concurrent.futures stops taking work, which an embedder may need to the last; atexit is too late for that. The
+# hook has no public name: without it a last warning may be logged.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
