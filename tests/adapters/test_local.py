@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -168,9 +169,11 @@ def test_prune_context_takes_the_object_itself(foreign: Any) -> None:
     adapter = adapt(foreign)
     assert adapter is not None
     chosen = prune_context(PROMPT, HISTORY, 3, embedder=foreign)
-    assert chosen == prune_context(PROMPT, HISTORY, 3, embedder=adapter.embed)
-    plain = prune_context(PROMPT, HISTORY, 3, embedder=lambda texts: raw(foreign)(list(texts)).astype(np.float32))
-    assert chosen == plain
+    assert chosen == prune_context(PROMPT, HISTORY, 3, embedder=adapter)
+    plain = SimpleNamespace(embed=lambda texts: raw(foreign)(list(texts)).astype(np.float32))
+    if isinstance(adapter, TwoSided):
+        plain.embed_queries = adapter.embed_queries
+    assert chosen == prune_context(PROMPT, HISTORY, 3, embedder=plain)
     assert len(chosen) < len(HISTORY)
 
 
