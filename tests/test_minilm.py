@@ -84,7 +84,8 @@ def test_pieces_cover_a_text_between_words(minilm: MiniLM) -> None:
     long = "The fleet drives north, then it returns at night. " * 40
     pieces = read.pieces(long, 50, 100)
     assert "".join(pieces) == long
-    assert len(pieces) == pytest.approx(len(read.token_ids([long])[0]) / 50, abs=100)
+    tokens = len(Reader(model.locate().tokenizer).token_ids([long])[0]) - 2
+    assert tokens / 50 <= len(pieces) < 1.2 * tokens / 50
     for piece in pieces:
         assert len(Reader(model.locate().tokenizer).token_ids([piece])[0]) <= 52
         assert piece.endswith((" ", ",", ".")) or piece[-1].isalpha()
@@ -279,5 +280,5 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     with pytest.raises(EmbedderUnavailable, match=r"has no tokenizer\.json"):
         MiniLM(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"holds no (model|tokenizer) that can be loaded"):
+    with pytest.raises(ModelError, match="holds no model that can be loaded"):
         MiniLM(tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from samples import WordEmbedder, records
 from secateur import prune_context
-from secateur.embed.template import embedded_text
+from secateur.embed.template import embedded_text, embedded_texts
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,8 @@ json_values = st.recursive(st.none() | st.booleans() | st.floats() | st.integers
 @given(st.dictionaries(st.sampled_from(["role", "content", "name", "date", "timestamp", "time"]), json_values))
 def test_any_message_can_be_embedded(message: dict[str, Any]) -> None:
     assert embedded_text(message, "text").endswith("text")
+    message |= {"role": "user", "content": "text"}
+    assert embedded_texts([message, {}], ["text", "other"]) == [embedded_text(message, "text"), "other"]
 
 
 def test_pruning_embeds_the_speakers_of_a_real_meeting() -> None:

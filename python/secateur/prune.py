@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from secateur import embed, formats
 from secateur.embed import lexical
-from secateur.embed.template import embedded_text
+from secateur.embed.template import embedded_texts
 from secateur.errors import MessageError, OptionError, whole_number
 
 Unit = Literal["message", "turn"]
@@ -175,7 +175,8 @@ class Pruner:
             limit = len(archive.candidates)
             if units.count == len(columns.roles) and not score_all:
                 limit = min(self.top_k, limit)
-            texts = [embedded_text(messages[index], columns.texts[index]) for index in archive.candidates]
+            candidates = archive.candidates
+            texts = embedded_texts([messages[i] for i in candidates], [columns.texts[i] for i in candidates])
             cache = embed.cached(self.embedder)
             if cache.english_only and self.min_score is None and lexical.is_foreign(prompt_text):
                 # What shares words with the prompt comes first; the embedder orders the rest.

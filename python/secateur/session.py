@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from secateur import embed, formats
-from secateur.embed.template import embedded_text
+from secateur.embed.template import embedded_texts
 from secateur.embed.warm import Warmer
 from secateur.errors import ConversationError, HistoryChanged, MessageError, OptionError
 from secateur.fit import Fitting, Policy, Setting, Window, as_setting
@@ -266,7 +266,7 @@ def _texts(messages: list[formats.Message]) -> list[str]:
         texts = formats.read(messages).texts
     except MessageError:
         return []
-    return [embedded_text(message, text) for message, text in zip(messages, texts, strict=True)]
+    return embedded_texts(messages, texts)
 
 
 def _content(message: formats.Message) -> Any:

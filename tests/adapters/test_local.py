@@ -144,7 +144,7 @@ def test_the_vectors_are_the_model_s(transformer: Any, text_embedding: Any, mini
         vectors = adapter.embed([SENTENCES[row] for row in rows])
         assert np.abs(vectors - reference[rows]).max() < 1e-5
         own = minilm.embed([SENTENCES[row] for row in rows])
-        assert np.einsum("ij,ij->i", vectors, own).min() > 0.98
+        assert np.einsum("ij,ij->i", vectors, own).min() > 0.985
 
 
 def test_every_adapter_gives_rows_of_float32(foreign: Any) -> None:
@@ -328,7 +328,7 @@ def test_what_is_no_matrix_of_the_texts(vectors: object, problem: str) -> None:
             return vectors
 
         def embed_query(self, text: str) -> Any:
-            raise NotImplementedError(text)
+            return [float(len(text))]
 
     adapter = adapt(Odd())
     assert adapter is not None

@@ -18,6 +18,7 @@ import math
 import shutil
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -67,7 +68,7 @@ class _Rows(NamedTuple):
     zero: int = 0
 
 
-class _Builder:
+class _Builder(ABC):
     """The parts of the graph that both precisions have in common."""
 
     def __init__(self, weights: Weights) -> None:
@@ -137,33 +138,37 @@ class _Builder:
 
     # What the precisions do each in their own way:
 
+    @abstractmethod
     def _prepare(self) -> None:
         """Add what is computed once a run."""
 
+    @abstractmethod
     def _words(self, name: str) -> str:
         """The word embedding of each token."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _normalised(self, name: str, hidden: str) -> tuple[str, str]:
         """A layer normalisation: what goes into linear layers, and what is added to their results."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _row_wise(self, hidden: str) -> _Rows:
-        raise NotImplementedError
+        """What a linear layer reads."""
 
+    @abstractmethod
     def _row_wise_positive(self, hidden: str) -> _Rows:
         """The same for what the GELU gives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _product(self, name: str, rows: _Rows) -> str:
         """A linear layer without its bias."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bias(self, name: str) -> str:
-        raise NotImplementedError
+        """The bias of a linear layer."""
 
+    @abstractmethod
     def _gelu(self, prefix: str, rows: str) -> str:
-        raise NotImplementedError
+        """The wide part of a layer: linear, then GELU."""
 
     # How nodes and constants are named:
 
@@ -191,6 +196,9 @@ class _Builder:
 
 class Exact(_Builder):
     """Everything in float32."""
+
+    def _prepare(self) -> None:
+        pass  # nothing is
 
     def _words(self, name: str) -> str:
         return self._op("Gather", [self._weight(name), "input_ids"])

@@ -8,7 +8,7 @@ left out. A prompt is embedded as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,13 +34,26 @@ def embedded_text(message: Mapping[str, Any], text: str) -> str:
     >>> embedded_text({"role": "user", "content": "Hello."}, "Hello.")
     'Hello.'
     """
-    # Most messages have a role and a content and nothing else; this runs over the whole history.
-    if len(message) <= _PLAIN_FIELDS or not text:
+    if not text:
         return text
     speaker = next((value for key in _SPEAKERS if (value := message.get(key)) and isinstance(value, str)), "")
     date = next((day for key in _DATES if (day := _day(message.get(key)))), "")
     before = f"[{date}] " if date else ""
     return f"{before}{speaker[:_MOST_CHARACTERS]}: {text}" if speaker else before + text
+
+
+def embedded_texts(messages: Iterable[Mapping[str, Any]], texts: Iterable[str]) -> list[str]:
+    """`embedded_text` of each message of a history.
+
+    Args:
+        messages: The messages.
+        texts: What each says.
+    """
+    # Two fields are a role and a content. Most messages have no more, and histories are long: those cost no call.
+    return [
+        text if len(message) <= _PLAIN_FIELDS else embedded_text(message, text)
+        for message, text in zip(messages, texts, strict=True)
+    ]
 
 
 def _day(value: object) -> str:
