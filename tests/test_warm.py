@@ -136,4 +136,5 @@ def test_instant_answers_become_the_real_ones(minilm: MiniLM) -> None:
     assert real == EmbeddingCache(minilm).search(prompt, texts, 5)
     assert real != at_once
     assert len(prune_context(prompt, history, 3, embedder="instant")) == 6
-    cache.close()
+    embed.clear_caches()
+    assert not [thread for thread in threading.enumerate() if thread.name == "secateur warmer"]

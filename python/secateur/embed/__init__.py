@@ -68,11 +68,14 @@ def cached(embedder: AnyEmbedder | None) -> EmbeddingCache:
         cache = _instant() if _is(embedder, INSTANT) else EmbeddingCache(_resolve(embedder))
         if not _store_named:
             use_store(os.environ.get("SECATEUR_VECTORS") or None)
+        forgotten = []
         with _lock:
             cache.store = _store
             _caches[key] = cache
             while len(_caches) > _MOST_CACHES:
-                _caches.popitem(last=False)
+                forgotten.append(_caches.popitem(last=False)[1])
+    for each in forgotten:
+        each.close()
     return cache
 
 
@@ -110,8 +113,10 @@ def _close_store() -> None:
 def clear_caches(*, only_models: bool = False) -> None:
     """Forget every remembered vector; with `only_models` those of models loaded by path, and the models."""
     with _lock:
-        for key in [key for key in _caches if not only_models or key[0] == "path"]:
-            del _caches[key]
+        keys = [key for key in _caches if not only_models or key[0] == "path"]
+        forgotten = [_caches.pop(key) for key in keys]
+    for each in forgotten:
+        each.close()
 
 
 def _key(embedder: AnyEmbedder | None) -> tuple[Hashable, ...]:

@@ -156,6 +156,9 @@ class EmbeddingCache(Forkable):
         index, rows = await self._afound(texts, progress)
         return await asyncio.to_thread(index.take, rows)
 
+    def close(self) -> None:
+        """End what works in the background; here nothing does. The embedder is the caller's to close."""
+
     def missing(self, texts: Sequence[str]) -> list[str]:
         """The distinct texts that the process does not remember, in their order."""
         with self._lock:
