@@ -44,6 +44,8 @@ def test_a_table_is_the_same_every_time(folder: Path, tmp_path: Path, monkeypatc
     save(distil(GRAPH, folder / "tokenizer.json"), tmp_path / "again")
     content = (folder / "static.safetensors").read_bytes()
     assert (tmp_path / "again").read_bytes() == content
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "again").stat().st_mode == (tmp_path / "plain").stat().st_mode
     table = load(folder / "static.safetensors")
     assert (table.first, table.codes.shape, table.scales.shape) == (999, (COMMON - 998, 256), (COMMON - 998, 1))
     assert set(np.abs(table.codes.astype(int)).max(axis=1).tolist()) == {127}
